@@ -1,0 +1,129 @@
+"""The fields of a raw frame by dotted name, read quickly where the log is well formed.
+
+Belongs here: flattening nested records, and the fast way through the readings of `parsers/values.py`: a field that no
+record has costs nothing, and the careful reading of odd values runs only in chunks that hold one. Does not belong here:
+what a field means (`formats/`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from parsers import values
+from parsers.records import INSTANT, MONEY
+from parsers.values import Reading, present
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_NO_FAULT = pl.lit(None, dtype=pl.String)
+_MICROSECONDS = 1_000_000
+
+
+class Fields:
+    """A chunk of raw records, flat: `metadata.usage_object.total_tokens` is one column.
+
+    Readings are made from `frame`, which grows by one column for each; use their expressions on that frame.
+    """
+
+    def __init__(self, raw: pl.DataFrame) -> None:
+        """Flatten; columns without any value are left out."""
+        flat = _flatten(raw)
+        filled = [name for name, nulls in zip(flat.columns, flat.null_count().row(0), strict=True) if nulls < flat.height]
+        self.frame = flat.select(filled)
+
+    def has(self, name: str) -> bool:
+        """Whether any record of the chunk has the field."""
+        return name in self.frame.columns
+
+    def raw(self, *names: str) -> pl.Expr:
+        """The first of these fields that is not null, as it is (text)."""
+        found = [pl.col(name) for name in names if self.has(name)]
+        return pl.coalesce(found) if found else _NO_FAULT
+
+    def text(self, *names: str) -> pl.Expr:
+        """The first of these fields that says something, without surrounding space."""
+        found = [present(pl.col(name)) for name in names if self.has(name)]
+        return pl.coalesce(found) if found else _NO_FAULT
+
+    def whole(self, *names: str) -> Reading:
+        """A count (Int64) from the first of these fields that is there."""
+        return self._reading(
+            names,
+            pl.Int64(),
+            lambda text: text.cast(pl.Int64, strict=False),
+            lambda text: values.whole(text, _last(names)),
+        )
+
+    def number(self, *names: str) -> Reading:
+        """A finite number (Float64)."""
+        return self._careful(names, pl.Float64(), lambda text: values.number(text, _last(names)))
+
+    def money(self, *names: str) -> Reading:
+        """An amount (Decimal)."""
+        return self._careful(names, MONEY, lambda text: values.money(text, _last(names)))
+
+    def instant(self, *names: str) -> Reading:
+        """An instant: seconds since 1970, else whatever `values.instant` can read, UTC where no zone is named."""
+
+        def seconds(text: pl.Expr) -> pl.Expr:
+            real = text.cast(pl.Float64, strict=False)
+            inside = real.is_between(*values.EPOCH_S, closed="left")
+            return pl.when(inside).then((real * _MICROSECONDS).round().cast(pl.Int64, strict=False)).cast(INSTANT)
+
+        return self._reading(names, INSTANT, seconds, lambda text: values.instant(text, _last(names)))
+
+    def _reading(
+        self,
+        names: tuple[str, ...],
+        dtype: pl.DataType,
+        fast: Callable[[pl.Expr], pl.Expr],
+        careful: Callable[[pl.Expr], Reading],
+    ) -> Reading:
+        found = [name for name in names if self.has(name)]
+        if not found:
+            return Reading(pl.lit(None, dtype=dtype), _NO_FAULT)
+        text = pl.coalesce(found)
+        column = f"_read.{len(self.frame.columns)}"
+        self.frame = self.frame.with_columns(fast(text).alias(column))
+        there, read = self.frame.select(text.count(), pl.col(column).count().alias("read")).row(0)
+        if there == read:
+            return Reading(pl.col(column), _NO_FAULT)
+        reading = careful(text)
+        self.frame = self.frame.drop(column)
+        return self._kept(reading)
+
+    def _careful(self, names: tuple[str, ...], dtype: pl.DataType, careful: Callable[[pl.Expr], Reading]) -> Reading:
+        found = [name for name in names if self.has(name)]
+        if not found:
+            return Reading(pl.lit(None, dtype=dtype), _NO_FAULT)
+        return self._kept(careful(pl.coalesce(found)))
+
+    def _kept(self, reading: Reading) -> Reading:
+        value, fault = f"_read.{len(self.frame.columns)}", f"_fault.{len(self.frame.columns)}"
+        self.frame = self.frame.with_columns(reading.value.alias(value), reading.fault.alias(fault))
+        return Reading(pl.col(value), pl.col(fault))
+
+
+def _last(names: tuple[str, ...]) -> str:
+    """How a reject calls the field: without the path to it."""
+    return names[0].rsplit(".", 1)[-1]
+
+
+def _flatten(frame: pl.DataFrame) -> pl.DataFrame:
+    while structs := [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.Struct)]:
+        frame = frame.select(
+            expression
+            for name in frame.columns
+            for expression in (
+                [
+                    pl.col(name).struct.field(inner.name).alias(f"{name}.{inner.name}")
+                    for inner in frame.schema[name].fields  # type: ignore[attr-defined]
+                ]
+                if name in structs
+                else [pl.col(name)]
+            )
+        )
+    return frame

@@ -1,0 +1,144 @@
+"""What a log format is: the declaration that every file of `parsers/formats/` makes once.
+
+Belongs here: `Format`, `Head` (what detection looks at) and `TokenSemantics` (what a format's counts include).
+Does not belong here: reading (`parsers/readers.py`), the arithmetic on counts (`parsers/normalise.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import polars as pl
+
+    from parsers.hashing import PromptHasher
+    from parsers.records import Table
+
+Container = Literal["json_lines", "json_document", "csv", "text", "parquet"]
+Structure = Any
+"""Nested DuckDB types of the fields that are read: {"id": "VARCHAR", "usage": {"prompt_tokens": "VARCHAR"}, "tags": ["VARCHAR"]}."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSemantics:
+    """What the counts of a format include. The normalising is done once, from this, in `parsers/normalise.py`."""
+
+    cache_read: Literal["inside", "outside", "absent"] = "inside"
+    cache_write: Literal["inside", "outside", "absent"] = "inside"
+    reasoning: Literal["inside", "outside", "absent"] = "inside"
+    zero_means: Literal["zero", "unknown"] = "zero"
+    clock: Literal["utc", "local", "relative"] = "utc"
+
+
+@dataclass(frozen=True)
+class Head:
+    """The first bytes of a source (uncompressed, at most 256 KB), as detection sees them."""
+
+    name: str
+    data: bytes
+
+    @cached_property
+    def text(self) -> str:
+        """The head as text; undecodable bytes are replaced."""
+        return self.data.decode("utf-8", errors="replace").removeprefix("\ufeff")
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """Non-blank lines; the last one may be cut."""
+        return [line for line in self.text.splitlines() if line.strip()]
+
+    @cached_property
+    def objects(self) -> list[dict[str, Any]]:
+        """JSON objects found at the start of lines, or the elements of one leading JSON array (at most 20)."""
+        found: list[dict[str, Any]] = []
+        decoder = json.JSONDecoder()
+        text = self.text.lstrip()
+        if text.startswith("["):
+            text = text[1:]
+            while len(found) < 20:
+                text = text.lstrip(", \r\n\t")
+                try:
+                    value, end = decoder.raw_decode(text)
+                except ValueError:
+                    break
+                if isinstance(value, dict):
+                    found.append(value)
+                text = text[end:]
+            return found
+        for line in self.lines[:50]:
+            try:
+                value = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(value, dict):
+                found.append(value)
+            if len(found) == 20:
+                break
+        return found
+
+    @cached_property
+    def document(self) -> Any:
+        """The head as one whole JSON document, or None if it is cut or is not JSON."""
+        try:
+            return json.loads(self.text)
+        except ValueError:
+            return None
+
+    @cached_property
+    def csv_header(self) -> tuple[str, ...]:
+        """Cells of the first non-blank line read as CSV, stripped."""
+        import csv
+
+        first = self.lines[0] if self.lines else ""
+        return tuple(cell.strip() for cell in next(csv.reader([first]), []))
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a mapping may need beyond the rows: who is read, when it was written, and how prompts are hashed."""
+
+    source: str
+    hasher: PromptHasher
+    modified_at: Any = None
+    """Modification time (aware datetime, UTC) of the file; gives the year to logs without one."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Options from the user: `timezone`, `year`, `origin`, `instance`."""
+    head: str = ""
+    """First 256 KB of the source's text: start-up lines that name the model, for example."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A log format.
+
+    `map` takes a frame of raw records and gives one row per record: canonical columns (those of `target` that the
+    format knows, others are filled with null), plus two control columns: `_reject` (String: reason, or null) and
+    `_other` (Boolean: the record is recognised and is not a row). Raw frames hold `source_line` (Int64) and
+      json_lines, json_document: the fields of `structure` (structs as structs),
+      csv, parquet: the columns as text / as typed in the file,
+      text: `line` (String).
+    Counts come out of `map` as the source states them; `semantics` says what they include.
+    """
+
+    name: str
+    title: str
+    written_by: str
+    target: Table
+    container: Container
+    recognised_by: str
+    recognise: Callable[[Head], bool]
+    map: Callable[[pl.DataFrame, Context], pl.DataFrame]
+    structure: Structure = None
+    records: str | None = None
+    """json_document only: SQL over the table `document` (one row: the fields of `structure`) that gives one row per record."""
+    embedded: Mapping[str, Structure] = field(default_factory=dict)
+    """Columns that hold JSON text inside a string, with the structure to read them by."""
+    semantics: TokenSemantics = TokenSemantics()
+    traps: tuple[str, ...] = ()
+    priority: int = 0
+    """Among records with one record_key in several formats, the lowest priority is kept."""

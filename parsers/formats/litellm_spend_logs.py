@@ -1,0 +1,159 @@
+"""LiteLLM `LiteLLM_SpendLogs`: rows of the proxy's Postgres table, as CSV, or as JSON lines, arrays or Pub/Sub messages.
+
+The table has no cache columns: cache tokens stand in `metadata.usage_object` only. In CSV and on Pub/Sub `metadata` and
+`request_tags` are JSON inside a string. What LiteLLM's shapes share is in `parsers/litellm.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from parsers import litellm, usage
+from parsers.fields import Fields
+from parsers.format import Format, TokenSemantics
+from parsers.records import REQUESTS
+from parsers.usage import USAGE
+from parsers.values import first_fault
+
+if TYPE_CHECKING:
+    from parsers.format import Context, Head
+
+_METADATA = {
+    "usage_object": USAGE,
+    "additional_usage_values": USAGE,
+    "litellm_call_id": "VARCHAR",
+    "user_api_key_alias": "VARCHAR",
+    "user_api_key_team_id": "VARCHAR",
+    "user_api_key_org_id": "VARCHAR",
+    "user_api_key_project_id": "VARCHAR",
+    "user_api_key_user_id": "VARCHAR",
+    "original_model_group": "VARCHAR",
+    "status": "VARCHAR",
+    "error_information": {"error_code": "VARCHAR", "error_class": "VARCHAR"},
+}
+_EMBEDDED = {"metadata": _METADATA, "request_tags": ["VARCHAR"]}
+_COLUMNS = (
+    "request_id",
+    "litellm_call_id",
+    "call_type",
+    "api_key",
+    "spend",
+    "total_tokens",
+    "prompt_tokens",
+    "completion_tokens",
+    "startTime",
+    "endTime",
+    "completionStartTime",
+    "request_duration_ms",
+    "model",
+    "model_id",
+    "model_group",
+    "custom_llm_provider",
+    "api_base",
+    "user",
+    "cache_hit",
+    "team_id",
+    "organization_id",
+    "end_user",
+    "session_id",
+    "status",
+)
+_NEEDED = {"request_id", "call_type", "spend", "prompt_tokens", "completion_tokens", "startTime"}
+
+
+def _recognise_csv(head: Head) -> bool:
+    return set(head.csv_header) >= _NEEDED
+
+
+def _recognise_json(head: Head) -> bool:
+    objects = head.objects
+    return bool(objects) and all(item.keys() >= _NEEDED for item in objects[:3])
+
+
+def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
+    fields = Fields(frame)
+    text = fields.text
+    counts = usage.counts(fields, ("metadata.usage_object", "metadata.additional_usage_values"))
+    times = litellm.times(fields)
+    cost, duration = fields.money("spend"), fields.number("request_duration_ms")
+    error_class = text("metadata.error_information.error_class")
+    error_code = text("metadata.error_information.error_code")
+    status = litellm.status(text("status", "metadata.status"), error_class, error_code)
+    # The table does not say whether a call was streamed; without streaming the first token comes with the last.
+    streamed = times.first_token.value < times.ended.value
+    known = litellm.Known(
+        status=status,
+        call_type=text("call_type"),
+        request_id=text("request_id"),
+        call_id=text("litellm_call_id", "metadata.litellm_call_id"),
+        counts=counts,
+        times=times,
+        is_stream=streamed,
+    )
+    rows = fields.frame.select(
+        "source_line",
+        **litellm.common(known),
+        duration_ms=duration.value,
+        trace_id=text("session_id"),
+        session_id=text("session_id"),
+        organization=text("organization_id", "metadata.user_api_key_org_id"),
+        team=text("team_id", "metadata.user_api_key_team_id"),
+        project=text("metadata.user_api_key_project_id"),
+        user=text("user", "metadata.user_api_key_user_id"),
+        end_user=text("end_user"),
+        api_key_hash=text("api_key"),
+        api_key_alias=text("metadata.user_api_key_alias"),
+        tags=litellm.own_tags(fields, "request_tags"),
+        provider=text("custom_llm_provider"),
+        model_requested=text("metadata.original_model_group", "model_group"),
+        model_served=text("model"),
+        endpoint=litellm.endpoint(text("api_base")),
+        instance=text("model_id"),
+        stream=pl.when(streamed).then(pl.lit(value=True)),
+        http_status=litellm.http_status(status, error_code),
+        error_kind=litellm.error_kind(status, error_class),
+        response_cache_hit=litellm.response_cache_hit(text("cache_hit")),
+        cost_reported=cost.value,
+        _reject=first_fault([times.started, *counts.readings, times.ended, cost, duration]),
+        _other=pl.lit(value=False),
+    )
+    return litellm.with_safe_key(rows, context)
+
+
+_TRAPS = (
+    "The provider's cache tokens are in metadata.usage_object only; additional_usage_values repeats them.",
+    "request_id is the primary key and is not unique per call: colliding calls are lost before the export.",
+    "Failed attempts before a success have no row; failed calls carry estimated input tokens with spend 0.",
+    "cache_hit is a string: True, False, None or empty.",
+    "session_id repeats the trace id where the client sent none.",
+)
+
+FORMAT = Format(
+    name="litellm_spend_logs",
+    title="LiteLLM SpendLogs, JSON",
+    written_by="LiteLLM proxy: /spend/logs, table dump, GCS Pub/Sub",
+    target=REQUESTS,
+    container="json_lines",
+    recognised_by="JSON objects with request_id, call_type, spend, prompt_tokens and startTime",
+    recognise=_recognise_json,
+    map=_map,
+    structure={**dict.fromkeys(_COLUMNS, "VARCHAR"), "metadata": "JSON", "request_tags": "JSON"},
+    embedded=_EMBEDDED,
+    semantics=TokenSemantics(cache_read="inside", cache_write="inside", reasoning="inside", clock="utc"),
+    traps=_TRAPS,
+    priority=1,
+)
+
+CSV_FORMAT = replace(
+    FORMAT,
+    name="litellm_spend_logs_csv",
+    title="LiteLLM SpendLogs, CSV",
+    written_by="LiteLLM proxy: table dump as CSV",
+    container="csv",
+    recognised_by="a CSV header with request_id, call_type, spend, prompt_tokens and startTime",
+    recognise=_recognise_csv,
+    structure=None,
+)

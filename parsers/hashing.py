@@ -1,0 +1,171 @@
+"""Keyed hashes of prompts: the chain that shows repetition without keeping a word of the text.
+
+Belongs here: `PromptHasher` and its kernel. Does not belong here: what is repeated (`pipelines/waste/`).
+
+The chain is SipHash-1-3 (Aumasson, Bernstein 2012) run over the prompt's bytes; at the end of every block the state is
+finalised into that block's hash, so the n-th hash depends on the key and on all bytes up to there. A block ends every
+1,024 bytes of a message and at the end of each message.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+BLOCK_BYTES = 1024
+
+
+class PromptHashes(NamedTuple):
+    """Columns of the `requests` table that describe a prompt's content; all null where there is no prompt."""
+
+    prompt_hash: pl.Series
+    prefix_hashes: pl.Series
+    prefix_token_counts: pl.Series
+    prompt_bytes: pl.Series
+
+
+class PromptHasher:
+    """Hashes prompts under one secret key of 16 bytes; equal prompts have equal hashes only under one key."""
+
+    def __init__(self, key: bytes) -> None:
+        """Take the key; any length is accepted and stretched to 16 bytes."""
+        digest = hashlib.blake2b(key, digest_size=16, person=b"tokenworks-chain").digest()
+        self._key = np.frombuffer(digest, dtype="<u8").astype(np.uint64)
+
+    @classmethod
+    def from_file(cls, path: Path) -> PromptHasher:
+        """Read the key from `path`, making a random one (mode 600) if there is none.
+
+        The key is linked into place whole, so that two processes that begin together agree on one key.
+        """
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+            fresh.touch(mode=0o600)
+            fresh.write_bytes(secrets.token_bytes(32))
+            try:
+                path.hardlink_to(fresh)
+            except FileExistsError:
+                pass
+            finally:
+                fresh.unlink()
+        return cls(path.read_bytes())
+
+    def chain(self, messages: pl.Series, input_tokens: pl.Series) -> PromptHashes:
+        """Hash prompts block by block.
+
+        Args:
+            messages: List(String); the messages of each prompt in the order they were sent (tools first), as text.
+            input_tokens: Int64; tokens of each prompt, apportioned to the blocks by bytes (an estimate inside a
+                prompt, exact at its end). Null leaves prefix_token_counts null.
+
+        """
+        rows = len(messages)
+        lengths = messages.list.len().fill_null(0).to_numpy()
+        blob, byte_ends = _bytes(messages.explode(empty_as_null=False, keep_nulls=False).fill_null(""))
+        sizes = np.diff(byte_ends)
+        message_ends = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+        blocks = np.maximum(1, -(-sizes // BLOCK_BYTES))
+        block_ends = np.concatenate(([0], np.cumsum(blocks))).astype(np.int64)
+        hashes = np.empty(int(block_ends[-1]), dtype=np.uint64)
+        offsets = np.empty(int(block_ends[-1]), dtype=np.int64)
+        _kernels()[0](blob, byte_ends, message_ends, self._key, hashes, offsets)
+        row_ends = block_ends[message_ends]
+        prompt_bytes = byte_ends[message_ends[1:]] - byte_ends[message_ends[:-1]]
+        has_prompt = pl.Series(np.diff(row_ends) > 0)
+        tokens = _apportion(offsets, row_ends, prompt_bytes, input_tokens)
+        last = np.zeros(rows, dtype=np.uint64)
+        filled = np.diff(row_ends) > 0
+        last[filled] = hashes[row_ends[1:][filled] - 1]
+        counted = has_prompt & input_tokens.is_not_null()
+        return PromptHashes(
+            _masked(pl.Series("prompt_hash", last), has_prompt),
+            _masked(_lists(hashes, row_ends).alias("prefix_hashes"), has_prompt),
+            _masked(_lists(tokens, row_ends).alias("prefix_token_counts"), counted),
+            _masked(pl.Series("prompt_bytes", prompt_bytes), has_prompt),
+        )
+
+    def chain_ids(self, ids: pl.Series, scope: pl.Series | str) -> pl.Series:
+        """Hash block ids that are chained already, so that ids of two scopes never meet.
+
+        Args:
+            ids: List(Int64 or UInt64); equal ids of one scope mean equal prefixes.
+            scope: where the ids are valid (a session, a file); one per row or one for all.
+
+        Returns:
+            List(UInt64), as long as `ids`; null where `ids` is null.
+
+        """
+        names = scope if isinstance(scope, pl.Series) else pl.Series([scope]).new_from_index(0, len(ids))
+        unique = names.unique()
+        salts = [self._salt(str(name)) for name in unique]
+        salt = names.replace_strict(unique, pl.Series(salts, dtype=pl.UInt64), return_dtype=pl.UInt64).to_numpy()
+        lengths = ids.list.len().fill_null(0).to_numpy().astype(np.int64)
+        flat = ids.explode(empty_as_null=False, keep_nulls=False).cast(pl.Int64).to_numpy().astype(np.uint64)
+        hashes = np.empty(len(flat), dtype=np.uint64)
+        _kernels()[1](flat, np.repeat(salt.astype(np.uint64), lengths), self._key, hashes)
+        ends = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+        return _masked(_lists(hashes, ends).alias(ids.name), ids.is_not_null())
+
+    def digest(self, text: str) -> str:
+        """Hash a name that must not be kept (a raw key, an address) into 32 hexadecimal digits."""
+        return hashlib.blake2b(text.encode(), key=self._key.tobytes(), digest_size=16).hexdigest()
+
+    def _salt(self, scope: str) -> int:
+        digest = hashlib.blake2b(scope.encode(), key=self._key.tobytes(), digest_size=8).digest()
+        return int.from_bytes(digest, "little")
+
+
+def _bytes(texts: pl.Series) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The UTF-8 bytes of all texts on end, and where each one ends (with a leading 0)."""
+    import pyarrow as pa
+
+    array = texts.cast(pl.String).to_arrow(compat_level=pl.CompatLevel.oldest()).cast(pa.large_binary())
+    _, offsets, data = array.buffers()
+    ends = np.frombuffer(offsets, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
+    return np.frombuffer(data, dtype=np.uint8) if data else np.empty(0, np.uint8), ends
+
+
+def _masked(values: pl.Series, keep: pl.Series) -> pl.Series:
+    return pl.select(pl.when(keep).then(values).otherwise(None).alias(values.name)).to_series()
+
+
+def _lists(values: NDArray[Any], ends: NDArray[np.int64]) -> pl.Series:
+    import pyarrow as pa
+
+    array = pa.LargeListArray.from_arrays(pa.array(ends), pa.array(values))
+    return pl.Series(pl.from_arrow(array))
+
+
+def _apportion(
+    offsets: NDArray[np.int64],
+    row_ends: NDArray[np.int64],
+    prompt_bytes: NDArray[np.int64],
+    input_tokens: pl.Series,
+) -> NDArray[np.int64]:
+    counts = np.diff(row_ends)
+    tokens = np.repeat(input_tokens.fill_null(0).to_numpy().astype(np.float64), counts)
+    total = np.repeat(np.maximum(prompt_bytes, 1).astype(np.float64), counts)
+    share = np.rint(tokens * offsets / total).astype(np.int64)
+    ends = row_ends[1:][counts > 0] - 1
+    share[ends] = tokens[ends].astype(np.int64)
+    return share
+
+
+@lru_cache(maxsize=1)
+def _kernels() -> tuple[Callable[..., None], Callable[..., None]]:
+    """Compile the kernels at first use: importing numba costs more than reading a small log."""
+    from parsers.siphash import hash_blocks, hash_ids
+
+    return hash_blocks, hash_ids

@@ -1,0 +1,176 @@
+"""What LiteLLM's shapes have in common: outcomes, call types, names.
+
+Belongs here: readings that `formats/litellm_payload.py` and `formats/litellm_spend_logs.py` share. Does not belong here:
+where a shape keeps a field.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from parsers import usage
+from parsers.values import present
+
+if TYPE_CHECKING:
+    from parsers.fields import Fields
+    from parsers.format import Context
+    from parsers.usage import Counts
+    from parsers.values import Reading
+
+_OPERATIONS = {
+    "completion": "chat",
+    "acompletion": "chat",
+    "anthropic_messages": "chat",
+    "agenerate_content": "chat",
+    "generate_content": "chat",
+    "text_completion": "completion",
+    "atext_completion": "completion",
+    "responses": "responses",
+    "aresponses": "responses",
+    "embedding": "embedding",
+    "aembedding": "embedding",
+    "rerank": "rerank",
+    "arerank": "rerank",
+    "image_generation": "image",
+    "aimage_generation": "image",
+    "image_edit": "image",
+    "aimage_edit": "image",
+    "transcription": "audio",
+    "atranscription": "audio",
+    "speech": "audio",
+    "aspeech": "audio",
+    "moderation": "moderation",
+    "amoderation": "moderation",
+    "create_batch": "batch",
+    "acreate_batch": "batch",
+    "aretrieve_batch": "batch",
+}
+_HANGUPS = ("ClientDisconnected", "ClientDisconnectedError", "CancelledError")
+_HANGUP_CODE = "499"
+_KEY_HASH = r"^[0-9a-f]{64}$"
+_MASTER_KEY = "litellm_proxy_master_key"
+
+
+@dataclass(frozen=True)
+class Times:
+    """The instants of a row."""
+
+    started: Reading
+    ended: Reading
+    first_token: Reading
+
+
+@dataclass(frozen=True)
+class Known:
+    """What `common` builds on."""
+
+    status: pl.Expr
+    call_type: pl.Expr
+    request_id: pl.Expr
+    call_id: pl.Expr
+    counts: Counts
+    times: Times
+    is_stream: pl.Expr
+
+
+def times(fields: Fields) -> Times:
+    """Read instants: unix seconds or naive UTC texts (LiteLLM's schema allows both)."""
+    return Times(
+        fields.instant("startTime").needed("startTime"),
+        fields.instant("endTime"),
+        fields.instant("completionStartTime"),
+    )
+
+
+def status(status: pl.Expr, error_class: pl.Expr, error_code: pl.Expr) -> pl.Expr:
+    """ok, error or cancelled. A client that hung up is logged as a success that has an error."""
+    hung_up = error_class.is_in(_HANGUPS) | (error_code == _HANGUP_CODE)
+    return (
+        pl.when(status == "failure")
+        .then(pl.when(hung_up.fill_null(value=False)).then(pl.lit("cancelled")).otherwise(pl.lit("error")))
+        .when(hung_up)
+        .then(pl.lit("cancelled"))
+        .otherwise(pl.lit("ok"))
+    )
+
+
+def common(known: Known) -> dict[str, pl.Expr]:
+    """The columns that are the same in every shape: identity, times, counts, outcome, trust.
+
+    A count of a failed row is an estimate of the gateway if it is above 0, and unknown if it is 0; counts of 0 and 0 on
+    a served row say that no usage was reported.
+    """
+    counts, is_error = known.counts, known.status == "error"
+    prompt, completion = counts.prompt.value, counts.completion.value
+    nothing = prompt.fill_null(0) + completion.fill_null(0) == 0
+    plain_id = present(known.request_id).str.replace(r"_cache_hit\d+(\.\d+)?$", "")
+    started = known.times.started.value
+    first_token = pl.when(known.is_stream.fill_null(value=False)).then(known.times.first_token.value)
+
+    return {
+        "request_id": plain_id,
+        "record_key": pl.concat_str(
+            [present(known.request_id), present(known.call_id), started.dt.timestamp("us")],
+            separator="|",
+            ignore_nulls=True,
+        ),
+        "call_id": pl.coalesce(present(known.call_id), plain_id),
+        "started_at": started,
+        "ended_at": known.times.ended.value,
+        "first_token_at": first_token,
+        "gateway": pl.lit("litellm"),
+        "operation": present(known.call_type)
+        .replace_strict(_OPERATIONS, default="other", return_dtype=pl.String)
+        .fill_null("other"),
+        "status": known.status,
+        "usage_origin": pl.when(nothing)
+        .then(pl.lit("missing"))
+        .when(is_error)
+        .then(pl.lit("estimated"))
+        .otherwise(pl.lit("reported")),
+        "input_tokens": pl.when(~nothing).then(prompt),
+        "output_tokens": pl.when(~nothing).then(completion),
+        **usage.columns(counts, ~is_error & ~nothing),
+        "cost_currency": pl.lit("USD"),
+    }
+
+
+def own_tags(fields: Fields, name: str) -> pl.Expr:
+    """Tags that the operator set: LiteLLM adds `User-Agent: ...` by itself."""
+    if not fields.has(name):
+        return pl.lit(None, dtype=pl.List(pl.String))
+    return pl.col(name).list.filter(~pl.element().str.starts_with("User-Agent: "))
+
+
+def endpoint(address: pl.Expr) -> pl.Expr:
+    """An upstream address without credentials, query and fragment."""
+    return present(address).str.replace(r"://[^/@]*@", "://").str.replace(r"[?#].*$", "")
+
+
+def http_status(status: pl.Expr, error_code: pl.Expr) -> pl.Expr:
+    """The error's code where it is a number; 200 for a served call."""
+    code = present(error_code).cast(pl.Int32, strict=False)
+    return pl.when(code.is_between(100, 999)).then(code).when(status == "ok").then(200)
+
+
+def error_kind(status: pl.Expr, error_class: pl.Expr) -> pl.Expr:
+    """Class of the error, of rows that have one; `unknown` where the log does not say."""
+    return pl.when(status != "ok").then(present(error_class).fill_null("unknown"))
+
+
+def response_cache_hit(cache_hit: pl.Expr) -> pl.Expr:
+    """Whether the gateway's own cache answered: true/"True" says so, everything else (false, "None", "") does not."""
+    return present(cache_hit).str.to_lowercase().fill_null("none") == "true"
+
+
+def with_safe_key(rows: pl.DataFrame, context: Context) -> pl.DataFrame:
+    """Hash what is in api_key_hash unless it is LiteLLM's own hash: some versions log the key itself."""
+    keys = rows["api_key_hash"].unique().drop_nulls()
+    raw = keys.filter(~keys.str.contains(_KEY_HASH) & (keys != _MASTER_KEY))
+    if raw.is_empty():
+        return rows
+    hashed = pl.Series([context.hasher.digest(key) for key in raw], dtype=pl.String)
+    return rows.with_columns(pl.col("api_key_hash").replace(raw, hashed))

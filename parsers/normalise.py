@@ -1,0 +1,158 @@
+"""One meaning for all token counts: what `input_tokens` includes is decided here and nowhere else.
+
+Belongs here: turning counts as a source states them into the contract's counts, from the format's declared semantics;
+the checks that every row passes, with the rule that repairs or flags it. Does not belong here: reading fields.
+
+Rules (a repaired or doubted row says so in `flags`):
+- `count_out_of_range`: a negative count, or one over 2^40, is unknown.
+- cache outside input, declared or shown by the row (`cache_outside_input`): input = input + reads + writes.
+  A row of a format that declares "inside" shows it if its total says so, or if its reads alone exceed its input.
+- `cache_clamped`: reads and writes that together exceed the input although they are inside it: writes, then reads, are cut.
+- reasoning outside output, declared or shown by the total (`reasoning_outside_output`): output = output + reasoning.
+- `hidden_reasoning`: a total above input + output, with no reasoning stated: output = total - input.
+- `reasoning_exceeds_output`: kept, reasoning is unknown.
+- `ended_before_start`, `first_token_out_of_order`: the later instant is unknown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from parsers.records import REQUESTS
+
+if TYPE_CHECKING:
+    from parsers.format import TokenSemantics
+
+MAX_COUNT = 1 << 40
+COUNTS = tuple(c.name for c in REQUESTS.columns if c.unit == "tokens" and c.name != "prefix_token_counts")
+TOTAL = "_total_tokens"
+OUTSIDE = "_cache_outside"
+
+_READ = pl.col("cache_read_tokens").fill_null(0)
+_WRITE = pl.col("cache_write_5m_tokens").fill_null(0) + pl.col("cache_write_1h_tokens").fill_null(0)
+_INPUT, _OUTPUT, _REASONING = pl.col("input_tokens"), pl.col("output_tokens"), pl.col("reasoning_tokens")
+
+
+def normalise(frame: pl.DataFrame, semantics: TokenSemantics) -> pl.DataFrame:
+    """Give rows of REQUESTS their contract meaning.
+
+    Args:
+        frame: all columns of REQUESTS, counts as the source states them; optional `_total_tokens` (Int64, the source's
+            own total) and `_cache_outside` (Boolean, overrides the declaration for a row).
+        semantics: what the format's counts include.
+
+    Returns:
+        the columns of REQUESTS.
+
+    """
+    extra = [
+        pl.lit(None, dtype=dtype).alias(name)
+        for name, dtype in ((TOTAL, pl.Int64), (OUTSIDE, pl.Boolean))
+        if name not in frame.columns
+    ]
+    frame = frame.with_columns(extra)
+    frame = _flagged(frame, "count_out_of_range", _any_out_of_range())
+    frame = frame.with_columns(_in_range(name) for name in (*COUNTS, TOTAL))
+    frame = _cache_inside(frame, semantics)
+    frame = _reasoning_inside(frame, semantics)
+    frame = _times(frame)
+    return frame.select(REQUESTS.names)
+
+
+def _flagged(frame: pl.DataFrame, flag: str, where: pl.Expr) -> pl.DataFrame:
+    where = where.fill_null(value=False)
+    if not frame.select(where.any()).item():
+        return frame
+    flags = pl.col("flags").fill_null([])
+    return frame.with_columns(
+        pl.when(where).then(flags.list.concat(pl.lit([flag]))).otherwise(pl.col("flags")).alias("flags")
+    )
+
+
+def _in_range(name: str) -> pl.Expr:
+    value = pl.col(name)
+    return pl.when(value.is_between(0, MAX_COUNT)).then(value).alias(name)
+
+
+def _any_out_of_range() -> pl.Expr:
+    return pl.any_horizontal(~pl.col(name).is_between(0, MAX_COUNT) for name in (*COUNTS, TOTAL))
+
+
+def _cache_inside(frame: pl.DataFrame, semantics: TokenSemantics) -> pl.DataFrame:
+    if semantics.cache_read == "absent" and semantics.cache_write == "absent":
+        return frame
+    total = pl.col(TOTAL)
+    declared_read = pl.lit(semantics.cache_read == "outside")
+    declared_write = pl.lit(semantics.cache_write == "outside")
+    by_total = (_READ + _WRITE > 0) & (total == _INPUT + _OUTPUT.fill_null(0) + _READ + _WRITE)
+    shown = ~declared_read & (by_total | (_READ > _INPUT))
+    override = pl.col(OUTSIDE)
+    frame = frame.with_columns(
+        _adds_read=override.fill_null(declared_read | shown),
+        _adds_write=override.fill_null(declared_write | shown),
+        _shown=override.is_null() & shown.fill_null(value=False),
+    )
+    frame = _flagged(frame, "cache_outside_input", pl.col("_shown"))
+    frame = frame.with_columns(
+        input_tokens=_INPUT
+        + pl.when(pl.col("_adds_read")).then(_READ).otherwise(0)
+        + pl.when(pl.col("_adds_write")).then(_WRITE).otherwise(0)
+    )
+    frame = _flagged(frame, "cache_clamped", _READ + _WRITE > _INPUT)
+    room = (_INPUT - _READ).clip(lower_bound=0)
+    five = pl.col("cache_write_5m_tokens")
+    return frame.with_columns(
+        cache_read_tokens=_at_most("cache_read_tokens", _INPUT),
+        cache_write_5m_tokens=_at_most("cache_write_5m_tokens", room),
+        cache_write_1h_tokens=_at_most("cache_write_1h_tokens", (room - five.fill_null(0)).clip(lower_bound=0)),
+    )
+
+
+def _at_most(name: str, limit: pl.Expr) -> pl.Expr:
+    """The column cut at a limit; unknown stays unknown, and an unknown limit does not cut."""
+    value = pl.col(name)
+    return pl.when(value > limit).then(limit).otherwise(value).alias(name)
+
+
+def _reasoning_inside(frame: pl.DataFrame, semantics: TokenSemantics) -> pl.DataFrame:
+    total = pl.col(TOTAL)
+    if semantics.reasoning == "outside":
+        frame = frame.with_columns(output_tokens=_OUTPUT + _REASONING.fill_null(0))
+    elif semantics.reasoning == "inside":
+        outside = (_REASONING > 0) & (total == _INPUT + _OUTPUT + _REASONING)
+        frame = _flagged(frame, "reasoning_outside_output", outside)
+        frame = frame.with_columns(
+            output_tokens=pl.when(outside).then(_OUTPUT + _REASONING).otherwise(_OUTPUT)
+        )
+        hidden = _REASONING.is_null() & (_OUTPUT > 0) & (total > _INPUT + _OUTPUT)
+        frame = _flagged(frame, "hidden_reasoning", hidden)
+        frame = frame.with_columns(output_tokens=pl.when(hidden).then(total - _INPUT).otherwise(_OUTPUT))
+    frame = _flagged(frame, "reasoning_exceeds_output", _REASONING > _OUTPUT)
+    return frame.with_columns(reasoning_tokens=pl.when((_REASONING > _OUTPUT).fill_null(value=False)).then(None).otherwise(_REASONING))
+
+
+def _times(frame: pl.DataFrame) -> pl.DataFrame:
+    started, first, ended = pl.col("started_at"), pl.col("first_token_at"), pl.col("ended_at")
+    for name in ("queue_ms", "ttft_ms", "duration_ms"):
+        frame = frame.with_columns(pl.when(pl.col(name) >= 0).then(pl.col(name)).alias(name))
+    frame = _flagged(frame, "ended_before_start", ended < started)
+    frame = frame.with_columns(
+        ended_at=pl.when(ended >= started).then(ended).otherwise(started + _milliseconds("duration_ms"))
+    )
+    frame = frame.with_columns(
+        duration_ms=pl.col("duration_ms").fill_null((ended - started).dt.total_microseconds() / 1000),
+        first_token_at=first.fill_null(started + _milliseconds("ttft_ms")),
+    )
+    disordered = (first < started) | (first > ended)
+    frame = _flagged(frame, "first_token_out_of_order", disordered)
+    in_order = ~disordered.fill_null(value=False)
+    return frame.with_columns(
+        first_token_at=pl.when(in_order).then(first),
+        ttft_ms=pl.when(in_order).then(pl.col("ttft_ms").fill_null((first - started).dt.total_microseconds() / 1000)),
+    )
+
+
+def _milliseconds(name: str) -> pl.Expr:
+    return pl.duration(microseconds=(pl.col(name) * 1000).round().cast(pl.Int64))

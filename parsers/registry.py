@@ -1,0 +1,57 @@
+"""The list of formats. Adding one: a file in `formats/`, its name here, a case folder under tests/parsers/cases/.
+
+Belongs here: names and their lazy import. Does not belong here: choosing a format for a file (`detect.py`).
+"""
+
+from __future__ import annotations
+
+import difflib
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from parsers.errors import UnknownFormatError
+
+if TYPE_CHECKING:
+    from parsers.format import Format
+
+FORMAT_NAMES = (
+    "litellm_payload",
+    "litellm_spend_logs",
+    "litellm_spend_logs_csv",
+    "openai_usage",
+    "azure_llm_trace",
+    "mooncake_trace",
+    "weka_sessions",
+    "vllm_log",
+    "prometheus_query_range",
+    "prometheus_query_range_devices",
+    "nvidia_smi_csv",
+)
+"""One module of `parsers.formats` each; a module may declare several formats, the names say which."""
+
+_MODULES = {
+    "litellm_spend_logs_csv": "litellm_spend_logs",
+}
+
+
+@cache
+def load(name: str) -> Format:
+    """Import one format.
+
+    Raises:
+        UnknownFormatError: no format has this name.
+
+    """
+    if name not in FORMAT_NAMES:
+        near = difflib.get_close_matches(name, FORMAT_NAMES, n=1)
+        hint = f"Did you mean {near[0]}?" if near else "`tokenworks formats` lists them."
+        raise UnknownFormatError(f"no format is called {name}", remedy=hint)
+    module = import_module(f"parsers.formats.{_MODULES.get(name, name)}")
+    declared: Format = next(fmt for fmt in vars(module).values() if getattr(fmt, "name", None) == name)
+    return declared
+
+
+def all_formats() -> list[Format]:
+    """Every format, in the order of FORMAT_NAMES."""
+    return [load(name) for name in FORMAT_NAMES]

@@ -1,0 +1,138 @@
+"""The usage object of OpenAI-style APIs and of what speaks their dialect, under all the names in use.
+
+Belongs here: the structure of a usage object and the reading of its counts. Does not belong here: where a log keeps the
+object (`formats/`), and what its counts include (`parsers/normalise.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from parsers.values import Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from parsers.fields import Fields
+
+_INPUT_DETAILS = dict.fromkeys(
+    ("cached_tokens", "cache_creation_tokens", "cache_write_tokens", "audio_tokens", "image_tokens"), "VARCHAR"
+)
+_OUTPUT_DETAILS = dict.fromkeys(("reasoning_tokens", "audio_tokens", "image_tokens"), "VARCHAR")
+
+USAGE = {
+    "prompt_tokens": "VARCHAR",
+    "completion_tokens": "VARCHAR",
+    "input_tokens": "VARCHAR",
+    "output_tokens": "VARCHAR",
+    "total_tokens": "VARCHAR",
+    "cache_read_input_tokens": "VARCHAR",
+    "cache_creation_input_tokens": "VARCHAR",
+    "cache_creation": {"ephemeral_5m_input_tokens": "VARCHAR", "ephemeral_1h_input_tokens": "VARCHAR"},
+    "cached_tokens": "VARCHAR",
+    "prompt_cache_hit_tokens": "VARCHAR",
+    "num_cached_tokens": "VARCHAR",
+    "prompt_tokens_details": _INPUT_DETAILS,
+    "input_tokens_details": _INPUT_DETAILS,
+    "completion_tokens_details": _OUTPUT_DETAILS,
+    "output_tokens_details": _OUTPUT_DETAILS,
+}
+"""Names of OpenAI chat and Responses, LiteLLM (which repeats Anthropic's), DeepSeek, Mistral, Moonshot."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The token counts of a row as the source states them."""
+
+    prompt: Reading
+    completion: Reading
+    total: Reading
+    cache_read: Reading
+    cache_write: Reading
+    cache_write_1h: Reading
+    reasoning: Reading
+    audio_input: Reading
+    audio_output: Reading
+    image_input: Reading
+    image_output: Reading
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """All of them."""
+        return tuple(vars(self).values())
+
+
+def _larger(one: Reading, other: Reading) -> Reading:
+    """Two names of one number: the larger, since some versions leave one of them at 0 (LiteLLM issue 11789)."""
+    return Reading(pl.max_horizontal(one.value, other.value), pl.coalesce(one.fault, other.fault))
+
+
+def counts(fields: Fields, objects: Sequence[str], row: str = "") -> Counts:
+    """Read all counts of a record.
+
+    Args:
+        fields: the record's fields.
+        objects: dotted names of its usage objects, the best one first.
+        row: prefix of counts that the record states beside them ("" for top level); they come first for the totals.
+
+    """
+
+    def read(*names: str) -> Reading:
+        return fields.whole(*(f"{at}.{name}" for at in objects for name in names))
+
+    def total(*names: str) -> Reading:
+        return fields.whole(
+            *(f"{row}{name}" for name in names), *(f"{at}.{name}" for at in objects for name in names)
+        )
+
+    def inside(name: str) -> tuple[str, str]:
+        return f"prompt_tokens_details.{name}", f"input_tokens_details.{name}"
+
+    def generated(name: str) -> tuple[str, str]:
+        return f"completion_tokens_details.{name}", f"output_tokens_details.{name}"
+
+    return Counts(
+        prompt=total("prompt_tokens", "input_tokens"),
+        completion=total("completion_tokens", "output_tokens"),
+        total=total("total_tokens"),
+        cache_read=_larger(
+            read("cache_read_input_tokens"),
+            read(*inside("cached_tokens"), "cached_tokens", "prompt_cache_hit_tokens", "num_cached_tokens"),
+        ),
+        cache_write=_larger(
+            read("cache_creation_input_tokens"),
+            read(*inside("cache_creation_tokens"), *inside("cache_write_tokens")),
+        ),
+        cache_write_1h=read("cache_creation.ephemeral_1h_input_tokens"),
+        reasoning=read(*generated("reasoning_tokens")),
+        audio_input=read(*inside("audio_tokens")),
+        audio_output=read(*generated("audio_tokens")),
+        image_input=read(*inside("image_tokens")),
+        image_output=read(*generated("image_tokens")),
+    )
+
+
+def columns(counts: Counts, measured: pl.Expr) -> dict[str, pl.Expr]:
+    """The detail columns of REQUESTS (all but input and output), null where `measured` is not true.
+
+    A cache write of unstated lifetime counts as one of 5 minutes.
+    """
+
+    def shown(value: pl.Expr) -> pl.Expr:
+        return pl.when(measured).then(value)
+
+    hour = counts.cache_write_1h.value
+    return {
+        "_total_tokens": shown(counts.total.value),
+        "cache_read_tokens": shown(counts.cache_read.value),
+        "cache_write_5m_tokens": shown(counts.cache_write.value - hour.fill_null(0)),
+        "cache_write_1h_tokens": shown(hour),
+        "reasoning_tokens": shown(counts.reasoning.value),
+        "audio_input_tokens": shown(counts.audio_input.value),
+        "audio_output_tokens": shown(counts.audio_output.value),
+        "image_input_tokens": shown(counts.image_input.value),
+        "image_output_tokens": shown(counts.image_output.value),
+    }

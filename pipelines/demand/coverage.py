@@ -1,0 +1,280 @@
+"""The mart `coverage`: which stretches of the window have data, and which are gaps in the data.
+
+Belongs here: telling missing data from low traffic. Does not belong here: rows that were rejected
+(`rejects`), demand.
+
+A stretch is silent if no record starts or ends in it. A silent stretch is held to be a gap in the data when
+it is longer than `SHORTEST_GAP_S` and so long a silence has a chance below `FALSE_ALARM` given the traffic
+around it. With at most 672 stretches of that length in a week, fewer than one false gap is expected in a
+thousand weeks, as far as the model holds:
+
+- Arrivals in a stretch are overdispersed counts (negative binomial) with mean m and index of dispersion d,
+  which bring none with probability d^(-m / (d - 1)); e^(-m) for d = 1.
+- The mean comes from the same clock time of other days of the same kind (working day, weekend), so nights and
+  weekends that are always quiet are no gaps. Of four or more such days the extremes are left out: one more
+  outage, or one batch night, does not decide. Stretches over midnight are judged day by day. Such days must
+  speak for half of the stretch.
+- Where they do not (short logs, clocks without a calendar), the hour before and the hour after speak, the
+  quieter of the two, and for one hour at most: what a quiet hour says of the rest of a night is unknown.
+- A silence longer than a week is beyond any weekly rhythm and is judged by the mean rate of all the rest.
+- The dispersion is the larger of the one of minutes within hours and the one between the days compared, at
+  least 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import polars as pl
+
+from parsers.records import INSTANT
+from pipelines.demand.burstiness import HOUR_US, within_hour_dispersion
+from pipelines.demand.series import MINUTE_US
+from pipelines.demand.spread import ended_us, started_us
+from pipelines.demand.sweep import Instants, Reals
+from warehouse.tables import COVERAGE
+
+SHORTEST_GAP_S = 15 * 60
+FALSE_ALARM = 1e-6
+TRIMMED_FROM_DAYS = 4
+
+DAY_US = 24 * HOUR_US
+WEEK_US = 7 * DAY_US
+_FIRST_SATURDAY = 2
+"""Days from 1970-01-01 (a Thursday) to the first Saturday."""
+
+Stretch = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Traffic:
+    """What the judgement looks at: sorted arrivals in microseconds between two instants."""
+
+    starts: Instants
+    first: int
+    last: int
+    dispersion: float
+    has_calendar: bool
+
+    def count(self, begins: Instants, ends: Instants) -> Instants:
+        """Arrivals inside each (begin, end): those that bound a silence are not part of it."""
+        return np.searchsorted(self.starts, ends, "left") - np.searchsorted(self.starts, begins, "right")
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """Why a silence is improbable: arrivals expected, the log of the chance of none, and where that comes
+    from.
+    """
+
+    expected: float
+    log_chance: float
+    source: str
+
+
+def coverage(requests: pl.LazyFrame, window: tuple[datetime, datetime] | None = None) -> pl.DataFrame:
+    """Stretches with data and gaps, in order of time.
+
+    Args:
+        requests: the fact table `requests`; rows of every status count, each proves that the log was being
+            written.
+        window: first and last instant (aware) to judge; rows that start outside are ignored. None: from the
+            first arrival to the last end.
+
+    Returns:
+        A frame of `COVERAGE`, without overlap, from the start of the window to its end. Empty without rows
+        and window.
+
+    """
+    rows = requests.select(started_us(), ended_us(), _is_relative())
+    if window is not None:
+        first, last = (int(pl.Series([edge], dtype=INSTANT).dt.timestamp("us")[0]) for edge in window)
+        rows = rows.filter((pl.col("started_us") >= first) & (pl.col("started_us") < last))
+    records = rows.collect()
+    starts = records["started_us"].sort().to_numpy()
+    ends = records["ended_us"].drop_nulls().sort().to_numpy()
+    if window is None:
+        if records.is_empty():
+            return COVERAGE.empty()
+        first, last = int(starts[0]), int(max(starts[-1], ends[-1] if len(ends) else starts[-1]))
+    elif records.is_empty():
+        return _stretches(first, last, [(first, last, "no record in the window")], edges_are_records=False)
+    gaps = _gaps(starts, ends[ends < last], first, last, has_calendar=not records["is_relative"].any())
+    return _stretches(first, last, gaps, edges_are_records=window is None)
+
+
+def coverage_ratio(coverage: pl.DataFrame) -> float | None:
+    """Share of the window that has data, 0..1; None for a frame without stretches.
+
+    Args:
+        coverage: a frame of `COVERAGE`. A window of no length is covered in full.
+
+    """
+    if coverage.is_empty():
+        return None
+    lengths = coverage.select("is_gap", us=(pl.col("end_at") - pl.col("start_at")).dt.total_microseconds())
+    whole = int(lengths["us"].sum())
+    return 1.0 - int(lengths.filter("is_gap")["us"].sum()) / whole if whole else 1.0
+
+
+def _is_relative() -> pl.Expr:
+    return pl.col("flags").list.contains("relative_clock").fill_null(value=False).alias("is_relative")
+
+
+def _gaps(
+    starts: Instants, ends: Instants, first: int, last: int, *, has_calendar: bool
+) -> list[tuple[int, int, str]]:
+    silences = _silences(starts, ends, first, last)
+    gaps: list[tuple[int, int, str]] = []
+    edges = [first]
+    for begin, end in silences:
+        if end - begin > WEEK_US:
+            evidence = _by_all_the_rest(len(starts), begin, end, last - first)
+            if _improbable(evidence):
+                gaps.append((begin, end, _reason(begin, end, evidence)))
+                edges += [begin, end]
+    edges.append(last)
+    for since, until in zip(edges[::2], edges[1::2], strict=True):
+        inside = starts[(starts >= since) & (starts <= until)]
+        here = [silence for silence in silences if since <= silence[0] and silence[1] <= until]
+        traffic = _traffic(inside, since, until, has_calendar=has_calendar)
+        for begin, end in here:
+            evidence = _by_other_days(traffic, begin, end) or _by_neighbours(traffic, begin, end)
+            if _improbable(evidence):
+                gaps.append((begin, end, _reason(begin, end, evidence)))
+    return sorted(gaps)
+
+
+def _silences(starts: Instants, ends: Instants, first: int, last: int) -> list[Stretch]:
+    """Stretches longer than the shortest gap in which no record starts or ends."""
+    events = np.sort(np.concatenate((starts, ends, np.array([first, last]))))
+    long = np.flatnonzero(np.diff(events) > SHORTEST_GAP_S * 1_000_000)
+    return [(int(events[k]), int(events[k + 1])) for k in long]
+
+
+def _traffic(starts: Instants, first: int, last: int, *, has_calendar: bool) -> _Traffic:
+    minutes = np.arange(first // MINUTE_US, last // MINUTE_US + 1, dtype=np.int64) * MINUTE_US
+    dispersion = within_hour_dispersion(starts, minutes)
+    return _Traffic(starts, first, last, max(1.0, dispersion or 1.0), has_calendar)
+
+
+def _by_all_the_rest(requests: int, begin: int, end: int, window: int) -> _Evidence | None:
+    rest = window - (end - begin)
+    if rest <= 0:
+        return None
+    expected = requests * (end - begin) / rest
+    return _Evidence(expected, -expected, "the mean rate of the rest of the window")
+
+
+def _by_other_days(traffic: _Traffic, begin: int, end: int) -> _Evidence | None:
+    """Evidence of the same clock time on other days; None where they speak for less than half of the
+    stretch.
+    """
+    expected = log_chance = 0.0
+    spoken_for = days = 0
+    for since, until in _by_day(begin, end):
+        counts = _same_clock_time(traffic, since, until, (begin, end))
+        if len(counts) == 0:
+            continue
+        spoken_for += until - since
+        days = max(days, len(counts))
+        middle = np.sort(counts)[1:-1] if len(counts) >= TRIMMED_FROM_DAYS else counts
+        mean = float(middle.mean())
+        between = float(middle.var(ddof=1)) / mean if len(middle) > 1 and mean > 0 else 1.0
+        expected += mean
+        log_chance += _log_chance_of_none(mean, max(traffic.dispersion, between))
+    if 2 * spoken_for < end - begin:
+        return None
+    plural = "day" if days == 1 else "days"
+    return _Evidence(expected, log_chance, f"the same clock time on {days} other {plural} of that kind")
+
+
+def _by_day(begin: int, end: int) -> Iterator[Stretch]:
+    while begin < end:
+        until = min(end, (begin // DAY_US + 1) * DAY_US)
+        yield begin, until
+        begin = until
+
+
+def _same_clock_time(traffic: _Traffic, since: int, until: int, silence: Stretch) -> Reals:
+    """Arrivals at that clock time on every other day of the same kind that lies whole inside the traffic."""
+    if not traffic.has_calendar:
+        return np.zeros(0)
+    day = since // DAY_US
+    days = np.arange(traffic.first // DAY_US, traffic.last // DAY_US + 1, dtype=np.int64)
+    begins = since + (days - day) * DAY_US
+    ends = until + (days - day) * DAY_US
+    usable = (begins >= traffic.first) & (ends <= traffic.last) & (_is_weekend(days) == _is_weekend(day))
+    usable &= (ends <= silence[0]) | (begins >= silence[1])
+    return traffic.count(begins[usable], ends[usable]).astype(np.float64)
+
+
+def _is_weekend(day: int | Instants) -> np.bool_ | np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return np.asarray((day - _FIRST_SATURDAY) % 7 < 2)[()]  # noqa: PLR2004 - Saturday and Sunday
+
+
+def _by_neighbours(traffic: _Traffic, begin: int, end: int) -> _Evidence | None:
+    """Evidence of the hour before and the hour after, the quieter; None where less than a gap's length is
+    known of both.
+    """
+    sides = ((max(traffic.first, begin - HOUR_US), begin), (end, min(traffic.last, end + HOUR_US)))
+    rates = [
+        int(traffic.count(np.array([since]), np.array([until]))[0]) / (until - since)
+        for since, until in sides
+        if until - since >= SHORTEST_GAP_S * 1_000_000
+    ]
+    if not rates:
+        return None
+    expected = min(rates) * min(end - begin, HOUR_US)
+    where = "the hours before and after" if len(rates) > 1 else "the hour beside it"
+    return _Evidence(expected, _log_chance_of_none(expected, traffic.dispersion), where)
+
+
+def _log_chance_of_none(mean: float, dispersion: float) -> float:
+    if dispersion <= 1.0:
+        return -mean
+    return -mean * float(np.log(dispersion)) / (dispersion - 1.0)
+
+
+def _improbable(evidence: _Evidence | None) -> bool:
+    return evidence is not None and evidence.log_chance < np.log(FALSE_ALARM)
+
+
+def _reason(begin: int, end: int, evidence: _Evidence | None) -> str:
+    minutes = (end - begin) // MINUTE_US
+    length = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"  # noqa: PLR2004
+    expected = evidence.expected if evidence else 0.0
+    source = evidence.source if evidence else ""
+    return (
+        f"no record for {length}; about {expected:,.0f} calls expected from {source}; "
+        f"chance below {FALSE_ALARM:g}"
+    )
+
+
+def _stretches(
+    first: int, last: int, gaps: list[tuple[int, int, str]], *, edges_are_records: bool
+) -> pl.DataFrame:
+    """Fill what lies between gaps with stretches of data; a lone record between two gaps gets its
+    microsecond.
+    """
+    rows: list[tuple[int, int, bool, str | None]] = []
+    at = first
+    for begin, end, reason in gaps:
+        lone = begin == at and (begin > first or edges_are_records)
+        since = begin + 1 if lone else begin
+        if since > at:
+            rows.append((at, since, False, None))
+        rows.append((since, end, True, reason))
+        at = end
+    if at < last or edges_are_records or not rows:
+        rows.append((at, last, False, None))
+    schema = {"start_us": pl.Int64, "end_us": pl.Int64, "is_gap": pl.Boolean, "reason": pl.String}
+    return COVERAGE.conform(
+        pl.DataFrame(rows, schema=schema, orient="row").with_columns(
+            start_at=pl.from_epoch("start_us", "us").cast(INSTANT),
+            end_at=pl.from_epoch("end_us", "us").cast(INSTANT),
+        )
+    )

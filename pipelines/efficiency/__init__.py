@@ -1,0 +1,1 @@
+"""Efficiency: the work that tokens took, against time, peaks and energy."""

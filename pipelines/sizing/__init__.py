@@ -1,0 +1,1 @@
+"""Sizing: what hardware carries the load within the SLO, and at what cost."""

@@ -1,0 +1,159 @@
+"""Which of the options to take, and in what order to show them.
+
+Belongs here: ranking by cost among those that meet the SLO, the rules that keep what runs today, the reasons
+in words. Does not belong here: building the options (`options.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from pipelines.sizing.load import DemandSummary
+from warehouse.catalogue import BITS, parameters
+
+WORTH_A_CHANGE = Decimal("0.10")
+"""A change must save this share of today's cost: estimates are no better, and moving is not free."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One option: its columns of FLEET_OPTIONS, bits per weight and kind of card (None: an API).
+
+    `running_usd` is what it costs per month once it is paid for; None for rent.
+    """
+
+    row: dict[str, Any]
+    bits: int | None
+    kind: str | None
+    running_usd: Decimal | None = None
+
+    @property
+    def usd(self) -> Decimal | None:
+        """Cost per month."""
+        cost: Decimal | None = self.row.get("usd_per_month")
+        return cost
+
+    @property
+    def meets(self) -> bool:
+        """Whether it is known to meet the SLO."""
+        return self.row.get("meets_slo") is True
+
+
+def choose(
+    candidates: Sequence[Candidate], load: DemandSummary, notes: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Rank the options of one pool, mark at most one as the choice and say why; `notes` go with the first row
+    told.
+
+    Order: those that meet the SLO by cost, then those of which it can't be told, then the others.
+    """
+    ordered = sorted(candidates, key=_order)
+    chosen, why = _choice(ordered, load)
+    rows = []
+    for rank, candidate in enumerate(ordered, start=1):
+        own = list(candidate.row.get("reasons", ()))
+        if candidate is chosen:
+            own = [*why, *own, *notes]
+        elif candidate.meets:
+            own = [*_barred(candidate, load), *own]
+        if chosen is None and rank == 1:
+            own = [*why, *own, *notes]
+        rows.append({**candidate.row, "rank": rank, "is_choice": candidate is chosen, "reasons": own})
+    return rows
+
+
+def _order(candidate: Candidate) -> tuple[int, bool, Decimal, int, bool]:
+    verdict = {True: 0, None: 1, False: 2}[candidate.row.get("meets_slo")]
+    cost = candidate.usd
+    return (
+        verdict,
+        cost is None,
+        cost or Decimal(0),
+        candidate.row.get("count") or 0,
+        not candidate.row["is_today"],
+    )
+
+
+def _barred(candidate: Candidate, load: DemandSummary) -> list[str]:
+    """Reasons why an option that meets the SLO is listed but never chosen by itself."""
+    out = []
+    if candidate.bits is not None and candidate.bits < _bits_kept(load):
+        out.append(f"Lower precision ({candidate.row['precision']}): answers must be tested first")
+    if candidate.kind == "consumer":
+        out.append("A consumer card, listed for comparison")
+    name = candidate.row.get("accelerator")
+    runs_today = load.today is not None and load.today.card.name == name
+    if name is not None and not runs_today and name not in parameters("step_time")["measured_on"]:
+        out.append("No measured point stands behind its speed: measure before you commit")
+    return out
+
+
+def _bits_kept(load: DemandSummary) -> int:
+    """Bits per weight of today's precision, else of the published weights."""
+    if load.today is not None:
+        return BITS[load.today.precision]
+    return BITS[load.model.native_precision] if load.model is not None else 0
+
+
+def _choice(ordered: Sequence[Candidate], load: DemandSummary) -> tuple[Candidate | None, list[str]]:
+    able = [entry for entry in ordered if entry.meets and entry.usd is not None and not _barred(entry, load)]
+    today = next((entry for entry in ordered if entry.row["is_today"]), None)
+    others = [entry for entry in able if entry is not today]
+    best = others[0] if others else None
+    if today is not None and today.row["serving"] == "api":
+        return today, ["An API is what serves it today and the only option that can be told"]
+    if today is not None and today.meets:
+        kept = _why_keep(today, best)
+        if kept is not None:
+            return today, [kept]
+    if best is None:
+        return None, [_why_none(ordered, load)]
+    return best, [_why_change(today, best)]
+
+
+def _why_keep(today: Candidate, best: Candidate | None) -> str | None:
+    """Say why what runs today stays; None if it should not."""
+    if best is None or best.usd is None:
+        return "It meets the SLO at the peak, and no other option that does is known at this precision"
+    if today.usd is None:
+        return "It meets the SLO at the peak; its cost is unknown, so no change can be shown to pay"
+    if best.usd >= today.usd * (1 - WORTH_A_CHANGE):
+        return (
+            "It meets the SLO at the peak; no option of this precision and with measured speed saves "
+            f"{WORTH_A_CHANGE:.0%}"
+        )
+    if today.running_usd is not None and not _is_part_of(best, today) and best.usd >= today.running_usd:
+        return (
+            f"It is paid for: running it costs {today.running_usd:,.0f} USD a month in energy, "
+            f"the cheapest other option {best.usd:,.0f}"
+        )
+    return None
+
+
+def _why_change(today: Candidate | None, best: Candidate) -> str:
+    if today is None:
+        return "The cheapest option that meets the SLO at the peak without lower precision"
+    if not today.meets:
+        return "What runs today does not meet the SLO at the peak; this is the cheapest option that does"
+    if _is_part_of(best, today):
+        count, had = best.row["count"], today.row["count"]
+        return f"{count} of today's {had} accelerators carry the peak with one replica to spare"
+    saved = (today.usd or Decimal(0)) - (best.usd or Decimal(0))
+    return f"It meets the SLO at the peak and saves {saved:,.0f} USD a month against today"
+
+
+def _is_part_of(option: Candidate, today: Candidate) -> bool:
+    """Whether an option is fewer of the accelerators that run today, paid the same way."""
+    same = all(option.row[key] == today.row[key] for key in ("accelerator", "serving"))
+    return same and option.row["count"] < today.row["count"]
+
+
+def _why_none(ordered: Sequence[Candidate], load: DemandSummary) -> str:
+    if load.peak_rate is None and load.model is not None:
+        return "No choice: the peak of this model is unknown"
+    if all(entry.usd is None for entry in ordered):
+        return "No choice: no price is known"
+    return "No choice: no option with a known price meets the SLO at today's precision"

@@ -1,0 +1,297 @@
+"""The load of each pool in the terms that sizing needs: how much at the peak, how much on average, calls of
+what shape.
+
+Belongs here: gathering requests and demand peaks by pool, and taking waste out of them. Does not belong here:
+finding the peaks (the demand stage), deciding what is waste (the waste stage), hardware (`replicas.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import polars as pl
+
+from pipelines.fleet import Fleet, Pool
+from warehouse.catalogue import Model, find_model
+
+PEAK_WINDOW_S = 60.0
+SECONDS_PER_MONTH = 730 * 3600.0
+NOTHING: Mapping[str, float] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class DemandSummary:
+    """Load of one pool. Rates are per second; None is unknown. Peaks are sliding maxima over `peak_window_s`.
+
+    `model` is None where the architecture is unknown, `today` where no pool of the fleet file serves the
+    model.
+    """
+
+    pool: str
+    log_models: tuple[str, ...]
+    model: Model | None
+    today: Pool | None
+    requests: int
+    requests_usage_missing: int
+    window_s: float
+    input_tokens: float
+    uncached_input_tokens: float
+    output_tokens: float
+    uncached_input_p95: float | None
+    context_p99: float | None
+    arrival_cv2: float
+    peak_window_s: float | None
+    peak_requests_per_s: float | None
+    peak_uncached_per_s: float | None
+    peak_output_per_s: float | None
+    basis: tuple[str, ...] = ()
+
+    @property
+    def counted(self) -> int:
+        """Calls whose tokens are known."""
+        return self.requests - self.requests_usage_missing
+
+    @property
+    def input_mean(self) -> float:
+        """Input tokens per call."""
+        return self.input_tokens / max(self.counted, 1)
+
+    @property
+    def uncached_mean(self) -> float:
+        """Input tokens per call that have to be computed."""
+        return self.uncached_input_tokens / max(self.counted, 1)
+
+    @property
+    def output_mean(self) -> float:
+        """Output tokens per call; at least one, since prefill yields one."""
+        return max(self.output_tokens / max(self.counted, 1), 1.0)
+
+    @property
+    def context_mean(self) -> float:
+        """Context in flight, averaged over a call's decode steps."""
+        return self.input_mean + self.output_mean / 2
+
+    @property
+    def output_per_s(self) -> float:
+        """Mean output rate over the covered time, one token per call at least."""
+        return max(self.output_tokens, float(self.counted)) / self.window_s
+
+    @property
+    def month_tokens(self) -> float:
+        """Input and output tokens in a month like the covered time."""
+        return (self.input_tokens + self.output_tokens) / self.window_s * SECONDS_PER_MONTH
+
+    @property
+    def peak_rate(self) -> float | None:
+        """Output tokens per second at the peak, at least one per call; None if the peak is unknown."""
+        known = [rate for rate in (self.peak_output_per_s, self.peak_requests_per_s) if rate is not None]
+        return max(known) if known else None
+
+    @property
+    def peak_prompt_ratio(self) -> float:
+        """Prompt tokens to compute per output token at the peak; both peaks are taken as one moment."""
+        if self.peak_uncached_per_s is None or not self.peak_rate:
+            return self.prompt_ratio
+        return self.peak_uncached_per_s / self.peak_rate
+
+    @property
+    def prompt_ratio(self) -> float:
+        """Prompt tokens to compute per output token over the covered time."""
+        return self.uncached_mean / self.output_mean
+
+
+def demand_summary(
+    requests: pl.LazyFrame,
+    peaks: pl.DataFrame,
+    coverage: pl.DataFrame,
+    fleet: Fleet,
+    *,
+    missed_tokens: Mapping[str, float] = NOTHING,
+    oversize_tokens: Mapping[str, float] = NOTHING,
+) -> list[DemandSummary]:
+    """Summarise the load by pool, largest input first.
+
+    Args:
+        requests: the facts; only served calls (ok, cancelled) that no response cache answered count.
+        peaks: DEMAND_PEAKS with scopes `model:NAME`.
+        coverage: COVERAGE; its stretches without gap are the time that means refer to.
+        fleet: the site file. A model that no pool serves becomes a pool under its own name.
+        missed_tokens: by log model, input tokens that a working prefix cache would have saved.
+        oversize_tokens: by log model, input tokens that need not be sent.
+
+    """
+    names = requests.select(_MODEL.unique()).collect()["model"].to_list()
+    pool_of = {name: _pool_name(name, fleet) for name in names}
+    if not pool_of:
+        return []
+    table = _shapes(requests, pool_of)
+    window_s = _window_s(requests, coverage)
+    pools = {pool.name: pool for pool in fleet.pools}
+    summaries = []
+    for row in table.iter_rows(named=True):
+        log_models = tuple(sorted(row["models"]))
+        pool = pools.get(row["pool"])
+        rates = _peaks_of(peaks, log_models)
+        summary = DemandSummary(
+            pool=row["pool"],
+            log_models=log_models,
+            model=pool.model if pool else find_model(log_models[0]),
+            today=pool,
+            requests=row["requests"],
+            requests_usage_missing=row["usage_missing"],
+            window_s=window_s,
+            input_tokens=float(row["input"] or 0),
+            uncached_input_tokens=float(row["uncached"] or 0),
+            output_tokens=float(row["output"] or 0),
+            uncached_input_p95=row["uncached_p95"],
+            context_p99=row["context_p99"],
+            arrival_cv2=row["arrival_cv2"],
+            peak_window_s=rates.get("window"),
+            peak_requests_per_s=rates.get("requests"),
+            peak_uncached_per_s=rates.get("uncached_input_tokens", rates.get("input_tokens")),
+            peak_output_per_s=rates.get("output_tokens"),
+        )
+        missed = sum(missed_tokens.get(name, 0.0) for name in log_models)
+        oversize = sum(oversize_tokens.get(name, 0.0) for name in log_models)
+        summaries.append(without_waste(_explained(summary, row["cache_unknown"]), missed, oversize))
+    return summaries
+
+
+def without_waste(summary: DemandSummary, missed_tokens: float, oversize_tokens: float) -> DemandSummary:
+    """Take avoidable input out of a load, evenly: mean, tail and peak shrink by the same share.
+
+    Cached tokens stay in the context (they still fill the KV cache); oversize tokens leave it.
+    """
+    if missed_tokens <= 0 and oversize_tokens <= 0:
+        return summary
+    # A token can be both missed by the cache and needless; it is taken out once at most.
+    removed = min(missed_tokens + oversize_tokens, summary.uncached_input_tokens)
+    keep = 1 - removed / summary.uncached_input_tokens if summary.uncached_input_tokens else 1.0
+    shrink = 1 - min(oversize_tokens / summary.input_tokens, 1.0) if summary.input_tokens else 1.0
+    note = f"{removed:,.0f} input tokens taken out evenly ({1 - keep:.0%} of those to compute)"
+    return replace(
+        summary,
+        input_tokens=summary.input_tokens * shrink,
+        uncached_input_tokens=summary.uncached_input_tokens * keep,
+        uncached_input_p95=_times(summary.uncached_input_p95, keep),
+        context_p99=_times(summary.context_p99, shrink),
+        peak_uncached_per_s=_times(summary.peak_uncached_per_s, keep),
+        basis=(*summary.basis, note),
+    )
+
+
+_MODEL = pl.coalesce("model_served", "model_requested", pl.lit("unknown")).alias("model")
+
+
+def _times(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def _pool_name(model: str, fleet: Fleet) -> str:
+    pool = fleet.pool_of(model)
+    return pool.name if pool else model
+
+
+def _shapes(requests: pl.LazyFrame, pool_of: Mapping[str, str]) -> pl.DataFrame:
+    """One row per pool: counts, sums, tails and the burstiness of arrivals in the busiest hour."""
+    keys = pl.DataFrame({"model": list(pool_of), "pool": list(pool_of.values())}).lazy()
+    cached = pl.min_horizontal(pl.col("cache_read_tokens").fill_null(0), "input_tokens")
+    served = (
+        requests.filter(
+            pl.col("status").is_in(["ok", "cancelled"]) & ~pl.col("response_cache_hit").fill_null(value=False)
+        )
+        .select(
+            _MODEL,
+            "started_at",
+            input="input_tokens",
+            output="output_tokens",
+            uncached=pl.col("input_tokens") - cached,
+            cache_unknown=pl.col("cache_read_tokens").is_null(),
+        )
+        .join(keys, on="model")
+    )
+    shapes = served.group_by("pool").agg(
+        models=pl.col("model").unique(),
+        requests=pl.len(),
+        usage_missing=(pl.col("input").is_null() & pl.col("output").is_null()).sum(),
+        cache_unknown=pl.col("cache_unknown").sum(),
+        input=pl.col("input").sum(),
+        uncached=pl.col("uncached").sum(),
+        output=pl.col("output").sum(),
+        uncached_p95=pl.col("uncached").quantile(0.95, "higher"),
+        context_p99=(pl.col("input") + pl.col("output").fill_null(0)).quantile(0.99, "higher"),
+    )
+    return (
+        shapes.join(_burstiness(served), on="pool", how="left")
+        .sort("input", "pool", descending=[True, False])
+        .collect()
+    )
+
+
+def _burstiness(served: pl.LazyFrame) -> pl.LazyFrame:
+    """Squared coefficient of variation of gaps between arrivals in each pool's busiest hour; 1 = Poisson."""
+    gap = pl.col("started_at").diff().dt.total_microseconds().over("pool", "hour", order_by="started_at")
+    hours = served.with_columns(hour=pl.col("started_at").dt.truncate("1h")).with_columns(gap=gap)
+    by_hour = hours.group_by("pool", "hour").agg(
+        calls=pl.len(), mean=pl.col("gap").mean(), variance=pl.col("gap").cast(pl.Float64).var()
+    )
+    busiest = (
+        by_hour.sort("calls", "hour", descending=[True, False]).group_by("pool", maintain_order=True).first()
+    )
+    known = (pl.col("mean") > 0) & pl.col("variance").is_not_null() & (pl.col("calls") >= MIN_ARRIVALS)
+    return busiest.select(
+        "pool", arrival_cv2=pl.when(known).then(pl.col("variance") / pl.col("mean") ** 2).otherwise(1.0)
+    )
+
+
+MIN_ARRIVALS = 30
+"""Fewer arrivals than this in the busiest hour say nothing of burstiness; Poisson arrivals are assumed."""
+
+
+def _window_s(requests: pl.LazyFrame, coverage: pl.DataFrame) -> float:
+    """Seconds with data; the span of the requests, an hour at least, where coverage has no stretch."""
+    covered = coverage.filter(~pl.col("is_gap")).select(
+        (pl.col("end_at") - pl.col("start_at")).dt.total_microseconds().sum()
+    )
+    seconds = float(covered.item() or 0) / 1e6
+    if seconds > 0:
+        return seconds
+    span = (
+        requests.select((pl.col("started_at").max() - pl.col("started_at").min()).dt.total_microseconds())
+        .collect()
+        .item()
+    )
+    return max(float(span or 0) / 1e6, 3600.0)
+
+
+def _peaks_of(peaks: pl.DataFrame, log_models: tuple[str, ...]) -> dict[str, float]:
+    """Peak rates of a pool at the window nearest to a minute; several models' peaks add up (upper bound)."""
+    scopes = [f"model:{name}" for name in log_models]
+    mine = peaks.filter(
+        pl.col("scope").is_in(scopes) & (pl.col("window_s") > 0) & pl.col("per_s").is_not_null()
+    )
+    if mine.is_empty():
+        return {}
+    lengths: list[float] = mine["window_s"].unique().to_list()
+    window = min(lengths, key=lambda length: (abs(length - PEAK_WINDOW_S), length))
+    summed = mine.filter(pl.col("window_s") == window).group_by("measure").agg(pl.col("per_s").sum())
+    return {**dict(summed.iter_rows()), "window": window}
+
+
+def _explained(summary: DemandSummary, cache_unknown: int) -> DemandSummary:
+    notes = []
+    if summary.peak_window_s is None:
+        notes.append("the peak is unknown: no demand peak of this model was found")
+    else:
+        notes.append(f"peak over {summary.peak_window_s:g} s; input and output peaks are taken as one moment")
+    if len(summary.log_models) > 1:
+        notes.append(f"peaks of {len(summary.log_models)} models are added, an upper bound")
+    if cache_unknown:
+        notes.append(
+            f"cache reads of {cache_unknown:,} calls are unknown; their whole input is taken as computed"
+        )
+    if summary.requests_usage_missing:
+        notes.append(f"{summary.requests_usage_missing:,} calls with unknown tokens are not in the means")
+    return replace(summary, basis=tuple(notes))

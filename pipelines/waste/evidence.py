@@ -1,0 +1,119 @@
+"""Which calls count for waste, in which order, and how strong the evidence of repetition is for each.
+
+Belongs here: the selection of served calls, their order, their evidence level, and the moment from which
+what they sent can be read from a cache. Does not belong here: what repeats (`repetition.py`).
+
+Evidence of a call, the strongest that it has:
+    hash_chain   its prefix hashes, each with its token count;
+    prompt_hash  the hash of its whole prompt;
+    session      a session id that other calls share: an estimate at best;
+    none         nothing.
+A chain with a gap, or whose token counts are absent or of another length, says nothing about tokens and does
+not count.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from pipelines.waste.caching_rules import ANY_DAY
+from pipelines.waste.scopes import model_name
+
+SERVED = ("ok", "cancelled")
+NOT_GENERATING = ("embedding", "rerank", "image", "audio", "moderation")
+"""Operations without a prefix cache and without text output; an unknown operation counts as generating."""
+
+LEVELS = ("hash_chain", "prompt_hash", "session", "none")
+EXACT = ("hash_chain", "prompt_hash")
+
+_KEPT = (
+    "source_file",
+    "source_line",
+    "started_at",
+    "provider",
+    "organization",
+    "team",
+    "project",
+    "api_key_alias",
+    "api_key_hash",
+    "region",
+    "session_id",
+    "operation",
+    "input_tokens",
+    "cache_read_tokens",
+    "output_tokens",
+    "prompt_hash",
+    "prefix_hashes",
+    "prefix_token_counts",
+)
+
+
+def served_calls(requests: pl.LazyFrame) -> pl.DataFrame:
+    """Select the calls that count and say how far each can be trusted.
+
+    Args:
+        requests: rows of `requests`.
+
+    Returns:
+        One row per served call with known input that the gateway did not answer from its own cache, in order
+        of arrival (started_at, source_file, source_line): columns of `requests`, with `model`, `day` (UTC),
+        `rule_day` (for caching rules), `generating`, `cache_write_tokens` (both lives; null if unknown),
+        `evidence`, `started_us` and `ready_us` (Int64, microseconds: what the call sent can be reused from
+        then on; the first token, else the end, else just after the start).
+
+    """
+    return (
+        requests.filter(
+            pl.col("status").is_in(SERVED)
+            & ~pl.col("response_cache_hit").fill_null(value=False)
+            & pl.col("input_tokens").is_not_null()
+        )
+        .select(*_KEPT, model_name(), *_derived())
+        .with_columns(
+            evidence=_evidence(),
+            # No prefill takes no time: a call that starts at the very same instant can't reuse.
+            ready_us=pl.max_horizontal("ready_us", pl.col("started_us") + 1),
+            # A name of no characters is no name.
+            team=pl.when(pl.col("team") != "").then("team"),
+        )
+        .sort("started_at", "source_file", "source_line")
+        .collect()
+    )
+
+
+def _derived() -> list[pl.Expr]:
+    relative = pl.col("flags").list.contains("relative_clock").fill_null(value=False)
+    day = pl.col("started_at").dt.date()
+    writes = [pl.col("cache_write_5m_tokens"), pl.col("cache_write_1h_tokens")]
+    return [
+        day.alias("day"),
+        pl.when(relative).then(pl.lit(ANY_DAY)).otherwise(day).alias("rule_day"),
+        ~pl.col("operation").is_in(NOT_GENERATING).fill_null(value=False).alias("generating"),
+        pl.when(pl.any_horizontal(write.is_not_null() for write in writes))
+        .then(pl.sum_horizontal(writes))
+        .alias("cache_write_tokens"),
+        pl.col("started_at").cast(pl.Int64).alias("started_us"),
+        pl.coalesce("first_token_at", "ended_at").cast(pl.Int64).alias("ready_us"),
+        pl.coalesce("ended_at", "first_token_at", "started_at").cast(pl.Int64).alias("ended_us"),
+    ]
+
+
+def _evidence() -> pl.Expr:
+    hashes, counts = pl.col("prefix_hashes"), pl.col("prefix_token_counts")
+    length = hashes.list.len()
+    chained = (
+        (length > 0)
+        & (length == counts.list.len())
+        & (length == hashes.list.drop_nulls().list.len())
+        & (length == counts.list.drop_nulls().list.len())
+    )
+    in_session = pl.col("session_id").is_not_null() & (pl.len().over("session_id") > 1)
+    return (
+        pl.when(chained.fill_null(value=False))
+        .then(pl.lit("hash_chain"))
+        .when(pl.col("prompt_hash").is_not_null())
+        .then(pl.lit("prompt_hash"))
+        .when(in_session)
+        .then(pl.lit("session"))
+        .otherwise(pl.lit("none"))
+    )

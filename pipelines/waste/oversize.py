@@ -1,0 +1,227 @@
+"""Mart `oversize`: prompts far larger than is usual for their model and team, or for their task.
+
+Belongs here: the rules that call a prompt oversize, and what the input beyond their thresholds cost. Does
+not belong here: repeated input (`repetition.py`), and whether a model's context is enough
+(`pipelines/sizing`).
+
+Rules. Calls that generate text, with input above 0; statistics need `MINIMUM_CALLS` calls.
+    outlier, per leaf: input above both 1.5 x the 99th percentile of the calls that are not themselves
+        suspect and the median x exp(6 robust standard deviations of log input). Suspect = beyond the latter.
+        A robust standard deviation is 1.4826 x the median absolute deviation, at least ln(2)/6, so that
+        nothing under twice the median is called oversize.
+    input_output_ratio, per application (project, else key, else the whole leaf): all its prompts are large
+        for what they give back. Its input:output, pooled, is at least 100 and ten times that of the other
+        calls to the model (to any model where there are too few), and its median input four times theirs.
+        Threshold: 1.5 x their 99th percentile.
+    context_share, per leaf whose model's context is given: input above half of the context.
+    price_cliff, per leaf whose model has a price cliff: input above the cliff by at most 5 %, so that
+        trimming it would have cost the lower price for all of it. Excess money is the difference on the
+        whole input.
+One call may break several rules: rules overlap and are not to be added up.
+Excess money of the other rules: excess x what the call paid per input token, cache reads at their own price (none
+where they are unknown).
+An estimate of what trimming saves: it can't be known from a log which part of a prompt would go.
+"""
+
+from __future__ import annotations
+
+import math
+
+import polars as pl
+
+from parsers.records import MONEY
+from pipelines.waste.evidence import served_calls
+from pipelines.waste.row_prices import with_unit_prices
+from pipelines.waste.scopes import encoded, known_sum, leaf_scope
+
+MINIMUM_CALLS = 50
+_P99_FACTOR = 1.5
+_ROBUST_Z = 6.0
+_MAD_TO_SIGMA = 1.4826  # 1 / the 75th percentile of the standard normal distribution
+_LEAST_SIGMA = math.log(2) / _ROBUST_Z
+_TASK_RATIO = 100.0
+_TASK_RATIO_FACTOR = 10.0
+_TASK_INPUT_FACTOR = 4.0
+_CONTEXT_SHARE = 0.5
+CLIFF_MARGIN_PERCENT = 5
+
+CONTEXTS_SCHEMA = pl.Schema({"model": pl.String, "context_tokens": pl.Int64})
+CLIFFS_SCHEMA = pl.Schema(
+    {"provider": pl.String(), "model": pl.String(), "cliff_tokens": pl.Int64(), "input_usd_above": MONEY}
+)
+"""Price cliffs: with more input than `cliff_tokens`, every input token costs `input_usd_above` USD."""
+
+_LEAF = ["model", "team"]
+_APP = [*_LEAF, "app_kind", "app"]
+OVERSIZE_DETAIL = (*_APP, "scope", "rule")
+
+
+def oversize(
+    requests: pl.LazyFrame,
+    prices: pl.DataFrame,
+    contexts: pl.DataFrame | None = None,
+    cliffs: pl.DataFrame | None = None,
+) -> pl.DataFrame:
+    """Find the scopes with oversize prompts.
+
+    Args:
+        requests: rows of `requests`.
+        prices: frame of `row_prices.PRICES_SCHEMA`.
+        contexts: frame of `CONTEXTS_SCHEMA`; without it the rule context_share is not applied.
+        cliffs: frame of `CLIFFS_SCHEMA`; without it the rule price_cliff is not applied.
+
+    Returns:
+        The columns of the mart `oversize` for each scope and rule with at least one such call, and, for
+        findings, `model, team, app_kind (project, api_key_alias, api_key_hash or null), app`.
+
+    """
+    calls = served_calls(requests).filter(pl.col("generating") & (pl.col("input_tokens") > 0))
+    calls = with_unit_prices(calls, prices, ("input", "cache_read")).with_columns(*_app())
+    thresholds = [_outliers(calls), _large_for_task(calls)]
+    if contexts is not None:
+        thresholds.append(_near_context(calls, contexts))
+    parts = [
+        _summed(calls, threshold, rule, keys, _excess_usd())
+        for threshold, (rule, keys) in zip(
+            thresholds,
+            (("outlier", _LEAF), ("input_output_ratio", _APP), ("context_share", _LEAF)),
+            strict=False,
+        )
+    ]
+    if cliffs is not None:
+        parts.append(_beyond_cliffs(calls, cliffs))
+    return pl.concat(parts).sort("scope", "rule")
+
+
+def _app() -> list[pl.Expr]:
+    names = ("project", "api_key_alias", "api_key_hash")
+    kind = pl.lit(None, pl.String)
+    for name in reversed(names):
+        kind = pl.when(pl.col(name).is_not_null()).then(pl.lit(name)).otherwise(kind)
+    return [kind.alias("app_kind"), pl.coalesce(names).alias("app")]
+
+
+def _outliers(calls: pl.DataFrame) -> pl.DataFrame:
+    log = pl.col("input_tokens").log()
+    median = log.median().over(_LEAF)
+    marked = calls.select(*_LEAF, "input_tokens", log.alias("log"), median.alias("median"))
+    spread = (pl.col("log") - pl.col("median")).abs().median().over(_LEAF) * _MAD_TO_SIGMA
+    marked = marked.with_columns(
+        robust=(pl.col("median") + _ROBUST_Z * pl.max_horizontal(spread, pl.lit(_LEAST_SIGMA))).exp()
+    )
+    usual = pl.col("input_tokens").filter(pl.col("input_tokens") <= pl.col("robust"))
+    beyond = pl.max_horizontal(_P99_FACTOR * usual.quantile(0.99, "linear"), pl.col("robust").first())
+    return (
+        marked.group_by(_LEAF)
+        .agg(
+            pl.len().alias("calls"),
+            beyond.ceil().cast(pl.Int64).alias("threshold_tokens"),
+        )
+        .filter(pl.col("calls") >= MINIMUM_CALLS)
+        .drop("calls")
+    )
+
+
+def _large_for_task(calls: pl.DataFrame) -> pl.DataFrame:
+    known = calls.filter(pl.col("output_tokens").is_not_null())
+    sums = [pl.len().alias("calls"), pl.col("input_tokens").sum(), pl.col("output_tokens").sum()]
+    apps = known.group_by(_APP).agg(*sums, pl.col("input_tokens").median().alias("median_tokens"))
+    found: list[tuple[str, str | None, str | None, str | None, int]] = []
+    suspects = apps.filter(
+        (pl.col("calls") >= MINIMUM_CALLS)
+        & (pl.col("input_tokens") >= _TASK_RATIO * pl.col("output_tokens").clip(lower_bound=1))
+    )
+    for app in suspects.sort(_APP).iter_rows(named=True):
+        same_app = pl.all_horizontal(pl.col(name).eq_missing(pl.lit(app[name], pl.String)) for name in _APP)
+        others = known.filter((pl.col("model") == app["model"]) & ~same_app)
+        if others.height < MINIMUM_CALLS:
+            others = known.filter(~same_app)
+        if others.height < MINIMUM_CALLS:
+            continue
+        theirs, p99, given, returned = others.select(
+            pl.col("input_tokens").median(),
+            pl.col("input_tokens").quantile(0.99, "linear").alias("p99"),
+            pl.col("input_tokens").sum().alias("given"),
+            pl.col("output_tokens").sum(),
+        ).row(0)
+        ratio = app["input_tokens"] / max(app["output_tokens"], 1)
+        if ratio >= _TASK_RATIO_FACTOR * given / max(returned, 1) and (
+            app["median_tokens"] >= _TASK_INPUT_FACTOR * theirs
+        ):
+            found.append((*(app[name] for name in _APP), math.ceil(_P99_FACTOR * p99)))
+    schema = {**dict.fromkeys(_APP, pl.String()), "threshold_tokens": pl.Int64()}
+    return pl.DataFrame(found, schema=schema, orient="row")
+
+
+def _near_context(calls: pl.DataFrame, contexts: pl.DataFrame) -> pl.DataFrame:
+    leaves = calls.select(_LEAF).unique()
+    known = contexts.filter(pl.col("context_tokens") > 0).unique("model", keep="first")
+    half = (pl.col("context_tokens") * _CONTEXT_SHARE).floor().cast(pl.Int64)
+    return leaves.join(known, on="model").select(*_LEAF, half.alias("threshold_tokens"))
+
+
+def _excess_usd() -> pl.Expr:
+    tokens = pl.col("input_tokens")
+    read = pl.min_horizontal(pl.col("cache_read_tokens").fill_null(0), tokens)
+    reads_usd = (
+        pl.when(read > 0).then(read * pl.col("usd_per_cache_read_token")).otherwise(pl.lit(0).cast(MONEY))
+    )
+    paid = (tokens - read) * pl.col("usd_per_input_token") + reads_usd
+    return ((paid * pl.col("excess_tokens")) / tokens).cast(MONEY)
+
+
+def _beyond_cliffs(calls: pl.DataFrame, cliffs: pl.DataFrame) -> pl.DataFrame:
+    priced = calls.join(cliffs, on=["provider", "model"], how="inner", nulls_equal=True)
+    near = priced.filter(
+        pl.col("input_tokens") <= pl.col("cliff_tokens") * (100 + CLIFF_MARGIN_PERCENT) // 100
+    )
+    dearer = pl.max_horizontal(
+        pl.col("input_usd_above") - pl.col("usd_per_input_token"), pl.lit(0).cast(MONEY)
+    )
+    # Providers of one model may have different cliffs; the scope reports the lowest, each call is held to
+    # its own.
+    thresholds = near.group_by(_LEAF).agg(pl.col("cliff_tokens").min().alias("threshold_tokens"))
+    above = near.filter(pl.col("input_tokens") > pl.col("cliff_tokens"))
+    return _summed(above, thresholds, "price_cliff", _LEAF, (pl.col("input_tokens") * dearer).cast(MONEY))
+
+
+def _summed(
+    calls: pl.DataFrame, thresholds: pl.DataFrame, rule: str, keys: list[str], excess_usd: pl.Expr
+) -> pl.DataFrame:
+    judged = calls.join(thresholds, on=keys, how="inner", nulls_equal=True)
+    judged = judged.with_columns(excess_tokens=(pl.col("input_tokens") - pl.col("threshold_tokens")).clip(0))
+    judged = judged.with_columns(excess_usd=pl.when(pl.col("excess_tokens") > 0).then(excess_usd))
+    over = pl.col("excess_tokens") > 0
+    missing = [pl.lit(None, pl.String).alias(name) for name in _APP if name not in keys]
+    return (
+        judged.group_by(keys)
+        .agg(
+            pl.col("threshold_tokens").first(),
+            pl.col("input_tokens").median().round().cast(pl.Int64).alias("typical_tokens"),
+            over.sum().cast(pl.Int64).alias("requests"),
+            pl.col("input_tokens").filter(over).sum(),
+            pl.col("excess_tokens").sum(),
+            known_sum(pl.col("excess_usd")).alias("excess_usd"),
+            (over & pl.col("excess_usd").is_null()).sum().cast(pl.Int64).alias("requests_unpriced"),
+            pl.col("started_at").filter(over).min().alias("first_at"),
+            pl.col("started_at").filter(over).max().alias("last_at"),
+        )
+        .filter(pl.col("requests") > 0)
+        .with_columns(*missing)
+        .with_columns(_app_scope(), pl.lit(rule).alias("rule"))
+        .select(*OVERSIZE_DETAIL, pl.exclude(OVERSIZE_DETAIL))
+    )
+
+
+def _app_scope() -> pl.Expr:
+    app = encoded(pl.col("app"))
+    suffix = (
+        pl.when(pl.col("app_kind") == "project")
+        .then(pl.format("/project:{}", app))
+        .when(pl.col("app_kind") == "api_key_alias")
+        .then(pl.format("/key:{}", app))
+        .when(pl.col("app_kind") == "api_key_hash")
+        .then(pl.format("/key_hash:{}", app))
+        .otherwise(pl.lit(""))
+    )
+    return (leaf_scope() + suffix).alias("scope")

@@ -1,0 +1,88 @@
+"""Mart `retries`: failed attempts, what they carried, and which calls came through later.
+
+Belongs here: the sums over failed attempts by kind of error. Does not belong here: linking attempts to calls
+(ingest fills `call_id` and `attempt`), cost lines.
+
+Tokens of failed attempts never enter a total of usage. What an attempt counts as:
+    rejected: the provider turned it away (429, 529, other 4xx except 408 and 499; without a status, an error
+        named after a rate limit or an overload). Providers charge nothing for these, whatever a gateway
+        computed: its tokens are estimates, its cost is 0.
+    billed: any other failure whose usage was reported. Its cost is the cost reported in USD, else unknown.
+    estimated: any other failure whose usage the gateway guessed, a time-out after dispatch for example. The
+        provider may have charged it; its cost is unknown.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from parsers.records import MONEY
+from pipelines.waste.scopes import by_scope, known_sum, model_name
+from warehouse.tables import RETRIES
+
+_OVERLOADED = 529
+_CLIENT_GAVE_UP = (408, 499)
+_TURNED_AWAY = r"(?i)rate.?limit|too.?many.?requests|overloaded"
+_ORDER = ("started_at", "source_file", "source_line")
+
+
+def failed_attempts(requests: pl.LazyFrame) -> pl.DataFrame:
+    """Measure failed attempts one by one.
+
+    Returns:
+        One row per attempt with status error: `model, team, error_kind, call (an identity), recovered,
+        billed_tokens, estimated_tokens, cost_usd, started_at, source_file, source_line`. `recovered` is true
+        if a later attempt of
+        the same call_id ended ok: by attempt number where both have one, else by time.
+
+    """
+    attempts = requests.filter(~pl.col("response_cache_hit").fill_null(value=False))
+    ok = attempts.filter((pl.col("status") == "ok") & pl.col("call_id").is_not_null())
+    successes = ok.group_by("call_id").agg(
+        pl.col("attempt").max().alias("ok_attempt"), pl.col("started_at").max().alias("ok_started_at")
+    )
+    numbered = pl.col("ok_attempt") > pl.col("attempt")
+    later = pl.coalesce(numbered, pl.col("ok_started_at") >= pl.col("started_at"))
+    tokens = pl.when(pl.any_horizontal(pl.col("input_tokens", "output_tokens").is_not_null())).then(
+        pl.sum_horizontal("input_tokens", "output_tokens")
+    )
+    rejected = _rejected()
+    reported = pl.col("usage_origin") == "reported"
+    in_usd = pl.when(pl.col("cost_currency") == "USD").then("cost_reported")
+    own_call = pl.format("{}\n{}", "source_file", "source_line")
+    return (
+        attempts.filter(pl.col("status") == "error")
+        .join(successes, on="call_id", how="left")
+        .select(
+            model_name(),
+            pl.when(pl.col("team") != "").then("team").alias("team"),
+            pl.col("error_kind").fill_null("unknown"),
+            pl.struct(
+                pl.col("call_id"), pl.when(pl.col("call_id").is_null()).then(own_call).alias("own")
+            ).alias("call"),
+            later.fill_null(value=False).alias("recovered"),
+            pl.when(reported & ~rejected).then(tokens).alias("billed_tokens"),
+            pl.when(~reported | rejected).then(tokens).alias("estimated_tokens"),
+            pl.when(rejected).then(pl.lit(0).cast(MONEY)).when(reported).then(in_usd).alias("cost_usd"),
+            *_ORDER,
+        )
+        .sort(_ORDER)
+        .collect()
+    )
+
+
+def _rejected() -> pl.Expr:
+    status = pl.col("http_status")
+    by_status = (status.is_between(400, 499) & ~status.is_in(_CLIENT_GAVE_UP)) | (status == _OVERLOADED)
+    return pl.coalesce(by_status, pl.col("error_kind").str.contains(_TURNED_AWAY)).fill_null(value=False)
+
+
+def retries(attempts: pl.DataFrame) -> pl.DataFrame:
+    """Sum the attempts of `failed_attempts` by scope and kind of error: the mart `retries`."""
+    measures = [
+        pl.len().alias("attempts"),
+        pl.col("call").n_unique().alias("calls"),
+        pl.col("call").filter("recovered").n_unique().alias("recovered_calls"),
+        *(known_sum(pl.col(name)).alias(name) for name in ("billed_tokens", "estimated_tokens", "cost_usd")),
+    ]
+    return RETRIES.conform(by_scope(attempts, measures, ["error_kind"]))

@@ -1,0 +1,250 @@
+"""Why the decision is what it is: three reasons, the risks, and the points against its confidence.
+
+Belongs here: which figures of the document become which sentence. Does not belong here: the decision itself (`decision.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from reports import strings
+from reports.document_figures import (
+    SECONDS_PER_DAY,
+    SECONDS_PER_WEEK,
+    Document,
+    all_requests,
+    covered_s,
+    exact_evidence_ratio,
+    failed_checks,
+    mean_tokens_per_s,
+    peak,
+    served,
+    share,
+    site_zone,
+    slo_ms,
+    window_s,
+)
+from reports.numbers import (
+    duration,
+    money,
+    parse_instant,
+    percent,
+    printable,
+    short,
+    weekday_instant,
+    zone_of,
+)
+
+COVERAGE_GOOD, COVERAGE_FAIR = 0.95, 0.80
+WEEK_TOLERANCE = 0.98
+"""A week of logs rarely spans 168 hours to the minute."""
+ASSUMED_LIMIT = 0.10
+CACHE_UNKNOWN_LIMIT = 0.20
+EXACT_EVIDENCE_LIMIT = 0.5
+SHOWN_RISKS = 4
+_PEAK_WINDOWS = (60.0, 300.0, 3600.0)
+_MEDIUM_POINTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A sentence and the section that carries it (an anchor of the page)."""
+
+    text: str
+    section: str
+
+
+def reasons(document: Document) -> tuple[Statement, ...]:
+    """Three reasons: waste, demand, and efficiency (or money, where there is no efficiency to speak of)."""
+    third = _efficiency(document)
+    if not document["efficiency"] and document["costs"]["total"] is not None:
+        third = _money(document)
+    return (_waste(document), _demand(document), third)
+
+
+def _waste(document: Document) -> Statement:
+    words, prefix, tokens = strings.REASON, document["waste"]["prefix"], document["tokens"]
+    if not all_requests(document):
+        return Statement(words["waste_no_requests"], "waste")
+    exact = exact_evidence_ratio(document)
+    if exact:
+        key = "waste_exact" if tokens["cache_read"] is not None else "waste_exact_unknown"
+        read = percent(share(tokens["cache_read"], tokens["input"]))
+        return Statement(words[key].format(seen=percent(prefix["token_hit_ratio"]), read=read), "waste")
+    bound = share(prefix["upper_bound_tokens"], tokens["input"])
+    if bound:
+        return Statement(words["waste_bound"].format(bound=percent(bound)), "waste")
+    return Statement(words["waste_unknown"], "waste")
+
+
+def _demand(document: Document) -> Statement:
+    words, zone = strings.REASON, zone_of(site_zone(document))
+    highest = peak(document, "total_tokens", _PEAK_WINDOWS)
+    unit, mean = "tok/s", mean_tokens_per_s(document)
+    if highest is None:
+        highest, unit, mean = peak(document, "requests", _PEAK_WINDOWS), "calls/s", None
+    if highest is None or highest["per_s"] is None:
+        return Statement(words["demand_unknown"], "demand")
+    figures = {
+        "peak": short(highest["per_s"], unit),
+        "window": duration(highest["window_s"]),
+        "when": weekday_instant(highest["start"], zone),
+    }
+    if unit == "calls/s":
+        return Statement(words["demand_requests"].format(**figures), "demand")
+    loads = [option["peak_utilisation"] for option in document["sizing"]["as_is"]["options"] if option["is_today"]]
+    if len(loads) == 1 and loads[0] is not None:
+        return Statement(words["demand_carried"].format(**figures, share=percent(loads[0])), "demand")
+    if mean:
+        times = short(highest["per_s"] / mean)
+        return Statement(words["demand_peak"].format(**figures, times=times), "demand")
+    return Statement(words["demand_peak_bare"].format(**figures), "demand")
+
+
+def _efficiency(document: Document) -> Statement:
+    words, pools = strings.REASON, document["efficiency"]
+    if not pools:
+        has_fleet = bool((document["fleet"] or {}).get("pools"))
+        return Statement(words["efficiency_unknown" if has_fleet else "efficiency_no_fleet"], "efficiency")
+    largest = max(pools, key=lambda entry: (entry["mfu_busy"] is not None, entry["accelerators"] or 0))
+    name = printable(largest["scope"].removeprefix("pool:"))
+    if largest["mfu_busy"] is None:
+        basis = printable("; ".join(largest["basis"]) or strings.UNKNOWN).rstrip(".")
+        rate = f"{short(largest['tokens_per_s'])} output tok/s"
+        return Statement(words["efficiency_bare"].format(pool=name, rate=rate, basis=basis), "efficiency")
+    joule = f"{short(largest['tokens_per_j'])} output tokens per joule"
+    source = f"power {largest['power_source'] or strings.UNKNOWN}"
+    text = words["efficiency"].format(
+        pool=name, busy=percent(largest["mfu_busy"]), wall=percent(largest["mfu_wall"]), joule=joule, source=source
+    )
+    return Statement(text, "efficiency")
+
+
+def _money(document: Document) -> Statement:
+    words, costs = strings.REASON, document["costs"]
+    if costs["total"] is not None:
+        part = percent(share(costs["unattributed"], costs["total"]))
+        return Statement(words["money_total"].format(total=money(costs["total"]), unattributed=part), "money")
+    if costs["unpriced_requests"]:
+        return Statement(words["money_unpriced"].format(count=short(costs["unpriced_requests"])), "money")
+    return Statement(words["money_none"], "money")
+
+
+def risks(document: Document, options: Sequence[Any]) -> tuple[Statement, ...]:
+    """What could make the decision wrong, the gravest first, at most four; one sentence where nothing stands out."""
+    found = [*_data_risks(document), *_option_risks(document, options), *_minor_risks(document)]
+    return tuple(found[:SHOWN_RISKS]) or (Statement(strings.RISK["none"], "quality"),)
+
+
+def _data_risks(document: Document) -> list[Statement]:
+    words, out = strings.RISK, []
+    failed = failed_checks(document, "error")
+    if failed:
+        names = printable(", ".join(failed))
+        out.append(Statement(words["failed_checks"].format(count=len(failed), names=names), "quality"))
+    problems = [entry["problem"] for entry in document["efficiency"] if entry["problem"]]
+    if problems:
+        out.append(Statement(words["impossible"].format(problem=problems[0]), "efficiency"))
+    gaps = document["window"]["gaps"]
+    if gaps:
+        lengths = [(parse_instant(gap["end"]) - parse_instant(gap["start"])).total_seconds() for gap in gaps]
+        first = weekday_instant(gaps[0]["start"], zone_of(site_zone(document)))
+        key = "one_gap" if len(gaps) == 1 else "gaps"
+        text = words[key].format(count=len(gaps), length=duration(sum(lengths)), first=first)
+        out.append(Statement(text, "quality"))
+    length = window_s(document)
+    if length is not None and length < SECONDS_PER_WEEK * WEEK_TOLERANCE:
+        out.append(Statement(words["short"].format(length=duration(length)), "demand"))
+    return out
+
+
+def _option_risks(document: Document, options: Sequence[Any]) -> list[Statement]:
+    words, out = strings.RISK, []
+    limit = slo_ms(document, "ttft_p95_ms")
+    loads = [option["peak_utilisation"] for option in options if option["peak_utilisation"]]
+    if loads and max(loads) < 1:
+        out.append(Statement(words["headroom"].format(growth=percent(1 / max(loads) - 1)), "sensitivity"))
+    highs = [option["ttft_ms"]["high"] for option in options if option["ttft_ms"]["high"] is not None]
+    if limit is not None and highs and max(highs) > limit:
+        text = words["slo_interval"].format(high=short(max(highs), "ms"), limit=short(limit, "ms"))
+        out.append(Statement(text, "options"))
+    if any(option["replicas"] == 1 for option in options):
+        out.append(Statement(words["spare_none"], "options"))
+    return out
+
+
+def _minor_risks(document: Document) -> list[Statement]:
+    words, tokens, out = strings.RISK, document["tokens"], []
+    unpriced = document["costs"]["unpriced_requests"]
+    if unpriced:
+        out.append(Statement(words["unpriced"].format(count=short(unpriced)), "money"))
+    for key, column in (("cache_unknown", "requests_cache_unknown"), ("usage_missing", "requests_usage_missing")):
+        part = share(tokens[column], served(document))
+        if part:
+            out.append(Statement(words[key].format(share=percent(part)), "quality"))
+    assumed = assumed_ratio(document)
+    if assumed:
+        out.append(Statement(words["assumed"].format(share=percent(assumed)), "demand"))
+    if document["inputs"]["files_with_problems"]:
+        count = document["inputs"]["files_with_problems"]
+        out.append(Statement(words["bad_files"].format(count=count), "quality"))
+    return out
+
+
+def assumed_ratio(document: Document) -> float | None:
+    """Share of the calls whose times were assumed for the peak of all tokens."""
+    highest = peak(document, "total_tokens", _PEAK_WINDOWS)
+    return None if highest is None else highest["assumed_ratio"]
+
+
+def confidence(document: Document, *, chosen: bool) -> tuple[Literal["high", "medium", "low"], str]:
+    """Add up the points against the decision (the page's method lists them) and say what they are for."""
+    words = strings.CONFIDENCE
+    against = [*_coverage_points(document), *_evidence_points(document)]
+    if not chosen:
+        against.append((3, words["no_choice"]))
+    levels = {
+        option["confidence"] for option in document["sizing"]["as_is"]["options"] if option["is_choice"]
+    } & {"medium", "low"}
+    if levels:
+        level = "low" if "low" in levels else "medium"
+        against.append((2 if level == "low" else 1, words["choice"].format(level=level)))
+    failed = failed_checks(document, "error")
+    if failed:
+        against.append((3, words["checks"].format(count=len(failed))))
+    points = sum(weight for weight, _ in against)
+    why = "; ".join(text for _, text in sorted(against, key=lambda entry: -entry[0])) or words["all_good"]
+    return ("high" if points == 0 else "medium" if points <= _MEDIUM_POINTS else "low"), why
+
+
+def _coverage_points(document: Document) -> list[tuple[int, str]]:
+    words, covered, seconds = strings.CONFIDENCE, document["window"]["coverage_ratio"], covered_s(document)
+    out = []
+    if covered is None:
+        out.append((1, words["coverage_unknown"]))
+    elif covered < COVERAGE_GOOD:
+        text = words["coverage"].format(coverage=percent(covered))
+        out.append((1 if covered >= COVERAGE_FAIR else 2, text))
+    length = window_s(document)
+    if length is not None and length < SECONDS_PER_WEEK * WEEK_TOLERANCE:
+        out.append((2 if (seconds or 0) < SECONDS_PER_DAY else 1, words["short"]))
+    return out
+
+
+def _evidence_points(document: Document) -> list[tuple[int, str]]:
+    words, out = strings.CONFIDENCE, []
+    exact = exact_evidence_ratio(document) or 0.0
+    if exact < EXACT_EVIDENCE_LIMIT:
+        out.append((1, words["evidence"].format(share=percent(exact))))
+    assumed = assumed_ratio(document)
+    if assumed is not None and assumed > ASSUMED_LIMIT:
+        out.append((1, words["assumed"].format(share=percent(assumed))))
+    unknown = share(document["tokens"]["requests_cache_unknown"], served(document))
+    if unknown is not None and unknown > CACHE_UNKNOWN_LIMIT:
+        out.append((1, words["cache_unknown"].format(share=percent(unknown))))
+    unpriced = document["costs"]["unpriced_requests"]
+    if unpriced:
+        out.append((1, words["unpriced"].format(count=short(unpriced))))
+    return out

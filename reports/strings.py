@@ -1,0 +1,396 @@
+"""Every fixed sentence and label of the report, by key; figures are filled in by name.
+
+Belongs here: English words. Does not belong here: which sentence is said (`decision.py`, `page.py`), how a number is
+written (`numbers.py`). A second language is a second set of these mappings with the same keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+
+UNKNOWN = "unknown"
+
+DECISION = MappingProxyType(
+    {
+        "fix_then": "Fix {what} first, then {action}.",
+        "act": "{action}.",
+        "no_purchase": " Do not buy.",
+        "fix_only": "Fix {what} first. {missing}",
+        "undecided": "No change can be recommended yet. {missing}",
+        "keep": "keep the {option} you have{where}",
+        "keep_api": "keep the API{where}",
+        "keep_part": "keep {count} of the {option} you have{where} and release the rest",
+        "buy": "buy {option}{where}",
+        "buy_more": "buy {count} more {accelerator}{where}",
+        "rent": "rent {option}{where}",
+        "rent_more": "rent {count} more {accelerator}{where}",
+        "api": "move to an API{where}",
+        "nothing": "leave {pool} as it is until this is known: {reason}",
+        "for_pool": " for {pool}",
+        "more_pools": "see the options for {count} more pools",
+        "missing_requests": "Hardware can't be sized: the logs hold no requests. Add gateway or access logs.",
+        "missing_fleet": (
+            "Hardware can't be sized: no fleet.toml says what runs today. State the pools and pass --fleet."
+        ),
+        "missing_options": (
+            "Hardware can't be sized: no option could be worked out from this demand. The options say why."
+        ),
+        "missing_choice": "No option can be recommended: {reason}.",
+        "missing_choice_reason": "none is known to meet the SLO at a known price",
+    }
+)
+FIXES = MappingProxyType(
+    {
+        "missed_cache": "the prompt cache",
+        "response_cache": "repeated prompts",
+        "oversize": "oversize prompts",
+        "failed_attempts": "failing calls",
+    }
+)
+FIX_OTHERWISE = "the waste"
+
+MONEY = MappingProxyType(
+    {
+        "now_after": "Now {now} a month; {after} after the change{unfixed}.",
+        "unfixed": " ({unfixed} if the waste stays)",
+        "now_only": "Now {now} a month ({basis}); after the change: unknown, {missing}.",
+        "same": "Now {now} a month, and the same after: nothing changes.",
+        "after_only": "Now: unknown, {missing}; after the change {after} a month{unfixed}.",
+        "window_only": "{total} in the {length} of the window, too short to speak of a month.",
+        "unknown": "Money now and after: unknown, {missing}.",
+        "after_cache": "Now {now} a month ({basis}); {after} if the missed cache reads were read.",
+        "basis_extrapolated": "extrapolated from {length} of data",
+        "basis_fleet": "today's fleet as fleet.toml prices it",
+        "no_price": "no call has a price; add prices or costs",
+        "no_option": "no option was recommended",
+    }
+)
+
+REASON = MappingProxyType(
+    {
+        "waste_exact": (
+            "{seen} of input tokens with known prompts had been sent before; "
+            "{read} of all input was read from cache."
+        ),
+        "waste_exact_unknown": (
+            "{seen} of input tokens with known prompts had been sent before; what was read from cache "
+            "is unknown. Log cached tokens."
+        ),
+        "waste_bound": (
+            "Up to {bound} of input may be history sent again (upper bound, from sessions). "
+            "Log prompts or prefix hashes for the figure."
+        ),
+        "waste_unknown": (
+            "Repetition is unknown: the logs hold no prompts, prefix hashes or sessions. "
+            "Log one of them (only keyed hashes are kept)."
+        ),
+        "waste_no_requests": "Waste is unknown: the logs hold no requests. Add gateway logs.",
+        "demand_peak": "The real peak is {peak} for {window} ({when}), {times} x the mean.",
+        "demand_peak_bare": "The real peak is {peak} for {window} ({when}).",
+        "demand_carried": "The real peak is {peak} for {window} ({when}): {share} of what today's fleet carries.",
+        "demand_requests": "The real peak is {peak} for {window} ({when}); tokens per second are unknown.",
+        "demand_unknown": "The peak is unknown: no call with a time was read. Add gateway or access logs.",
+        "efficiency": "{pool}: MFU is {busy} while busy, {wall} over the window; {joule} ({source}).",
+        "efficiency_bare": "{pool}: {rate}; MFU is unknown: {basis}.",
+        "efficiency_no_fleet": "MFU and energy are unknown: no fleet.toml names the hardware. Pass --fleet.",
+        "efficiency_unknown": "MFU and energy are unknown: no demand on the pools of fleet.toml was found.",
+        "money_total": "The window cost {total}; {unattributed} of it has no team.",
+        "money_unpriced": "Cost is unknown: {count} calls have no price. Add prices, or costs to the log.",
+        "money_none": "Cost is unknown: no call that costs money was read.",
+    }
+)
+
+RISK = MappingProxyType(
+    {
+        "gaps": "{count} gaps, {length} in all, are missing from the logs (first: {first}).",
+        "one_gap": "{length} are missing from the logs ({first}).",
+        "short": "The logs span {length}: a week's peak may be higher. Audit a whole week.",
+        "assumed": "The times of {share} of the calls were assumed.",
+        "unpriced": "{count} calls have no price and are in no sum.",
+        "cache_unknown": "Cache reads are unknown for {share} of the calls: cost is an upper bound there.",
+        "usage_missing": "Token counts are missing for {share} of the calls.",
+        "headroom": "Growth of the peak above {growth} exceeds what the choice carries.",
+        "spare_none": "The choice runs as one replica: nothing carries the load while it is down.",
+        "slo_interval": "The upper end of the estimated p95 TTFT ({high}) breaks the SLO ({limit}).",
+        "failed_checks": "{count} checks of the data failed ({names}).",
+        "bad_files": "{count} files could not be read to their end.",
+        "impossible": "{problem}.",
+        "none": "No risk stands out in the data.",
+    }
+)
+
+CONFIDENCE = MappingProxyType(
+    {
+        "coverage": "{coverage} of the window has data",
+        "coverage_unknown": "the coverage of the window is unknown",
+        "short": "the logs span less than a week",
+        "evidence": "exact prompt evidence for {share} of the input",
+        "assumed": "times assumed for {share} of the calls",
+        "choice": "the recommended hardware's figures are of {level} confidence",
+        "no_choice": "no option could be recommended",
+        "checks": "{count} blocking checks failed",
+        "unpriced": "{count} calls without a price",
+        "cache_unknown": "cache reads unknown for {share} of the calls",
+        "all_good": "a whole window, exact evidence, measured inputs",
+    }
+)
+
+SECTIONS = MappingProxyType(
+    {
+        "decision": "Decision",
+        "demand": "Demand",
+        "waste": "Waste",
+        "efficiency": "Efficiency",
+        "money": "Money",
+        "options": "Options",
+        "sensitivity": "Sensitivity",
+        "quality": "Data quality",
+        "method": "Method",
+    }
+)
+VERDICTS = MappingProxyType(
+    {"keep": "keep", "fix": "fix", "rent": "rent", "buy": "buy", "undecided": "not decided"}
+)
+
+LEAD = MappingProxyType(
+    {
+        "demand": "Tokens are spread over the time they were worked on. Peaks are sliding-window maxima.",
+        "waste": (
+            "What was computed and need not have been. Money stands only where the evidence is exact. "
+            "Rules overlap and are not to be added up."
+        ),
+        "efficiency": "What the hardware did against what it could do, by pool of fleet.toml.",
+        "money": "Every total is the sum of its lines. Unattributed, idle and unpriced have lines of their own.",
+        "options": "Ways to carry this demand, ranked by cost among those that meet the SLO.",
+        "sensitivity": "What would have to change for another option to be the right one.",
+        "quality": "What was read, what was not, and which checks failed.",
+        "method": "What each number means and how each estimate was made.",
+    }
+)
+
+ABSENT = MappingProxyType(
+    {
+        "demand_week": "No heatmap: no call has both a time and a token count.",
+        "demand_series": "No series: demand per minute is unknown.",
+        "demand_duration": "No duration curve: demand per minute is unknown.",
+        "demand_concurrency": "No concurrency: no call has a duration.",
+        "demand_kv": "No resident KV tokens: no call has both a duration and a token count.",
+        "waste_waterfall": "No waterfall: input tokens or cache reads are unknown.",
+        "waste_curve": "No cache curve: it needs prefix hashes. Log prompts (only keyed hashes are kept).",
+        "waste_findings": "No finding exceeds its threshold.",
+        "efficiency_mfu": "No MFU or MBU: it needs fleet.toml with the architecture and accelerator of a pool.",
+        "efficiency_joule": "No tokens per joule: neither measured nor modelled power is known.",
+        "efficiency_power": "No power against throughput: power is unknown.",
+        "efficiency_busy": "No busy share: it needs fleet.toml and calls with durations.",
+        "money_team": "No cost by team: nothing is priced.",
+        "money_model": "No cost by model: nothing is priced.",
+        "money_day": "No cost by day: nothing is priced.",
+        "money_change": "No comparison of cost: the cost now or after is unknown.",
+        "options_scatter": "No comparison of options: no option has both a cost and a p95 TTFT.",
+        "options_cost": "No comparison of options: no option has a cost.",
+        "quality_coverage": "No coverage: the stretches with data are unknown.",
+        "quality_lines": "No files were read.",
+    }
+)
+
+ESTIMATE = MappingProxyType(
+    {
+        "modelled_power": "estimate: power is modelled, not measured",
+        "option": "estimate: step-time model; the interval's coverage was checked on measured points",
+        "bound": "estimate: upper bound from sessions and counts alone",
+        "sampled": "estimate: from a sample of blocks",
+        "assumed": "estimate: times of {share} of the calls were assumed",
+        "failed": "estimate: counted by the gateway for calls that failed",
+        "month": "estimate: extrapolated to a month of 730 hours",
+        "cache_unknown": "partial: calls whose cache reads are unknown are left out",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A number of the report: its anchor in the section on method, unit, meaning, and how it is obtained."""
+
+    anchor: str
+    term: str
+    unit: str
+    meaning: str
+
+
+DEFINITIONS = (
+    Definition("window", "Window", "UTC instants", "From the first to the last moment that the logs speak of."),
+    Definition(
+        "coverage",
+        "Coverage",
+        "ratio",
+        "Share of the window that is not a gap in the data. A quiet stretch is covered; a gap is not.",
+    ),
+    Definition(
+        "requests",
+        "Requests",
+        "calls",
+        "Upstream calls after duplicates were dropped. Served = ok or cancelled. A failed call carries no tokens "
+        "into any sum.",
+    ),
+    Definition("input", "Input tokens", "tokens", "All prompt tokens of served calls, cached ones included."),
+    Definition("cache-read", "Cache reads", "tokens", "Part of the input read from a prefix cache, as reported."),
+    Definition("cache-write", "Cache writes", "tokens", "Part of the input written to a prefix cache, as reported."),
+    Definition(
+        "uncached-input",
+        "Uncached input",
+        "tokens",
+        "Input - cache reads - cache writes, over the calls whose reads are known; the number of others is stated.",
+    ),
+    Definition("output", "Output tokens", "tokens", "All generated tokens of served calls, reasoning included."),
+    Definition("reasoning", "Reasoning tokens", "tokens", "Part of the output spent on reasoning."),
+    Definition(
+        "response-cache",
+        "From response cache",
+        "calls, tokens",
+        "Calls that the gateway answered from its own cache. They are usage: they count in tokens, and neither in "
+        "demand nor in cost.",
+    ),
+    Definition(
+        "failed-estimated",
+        "Estimated for failed calls",
+        "tokens",
+        "What a gateway estimated for calls that failed. It stands in no sum.",
+    ),
+    Definition(
+        "rate",
+        "Tokens per second",
+        "tok/s",
+        "Input and output tokens worked on. Uncached input is spread over [start + queue, first token], output over "
+        "[first token, end]; where a time is missing it is assumed as the peak's basis says.",
+    ),
+    Definition(
+        "peak",
+        "Peak",
+        "per window",
+        "Sliding-window maximum: the most that any window of that length holds. Concurrency and resident KV are means "
+        "over the window; window 0 is the highest instant. Windows longer than the data are not reported.",
+    ),
+    Definition("concurrency", "Concurrency", "calls", "Calls between arrival and end at once, queueing ones included."),
+    Definition(
+        "resident-kv",
+        "Resident KV tokens",
+        "tokens",
+        "Input and generated output of the calls in flight. A prefix shared by calls counts once for each.",
+    ),
+    Definition(
+        "seen-before",
+        "Seen before",
+        "tokens",
+        "Input tokens in an unbroken prefix that an earlier call of the same scope had sent. Evidence: hash chain over "
+        "blocks of the prompt, or the hash of a whole prompt.",
+    ),
+    Definition(
+        "missed",
+        "Missed cache reads",
+        "tokens, USD",
+        "Seen before, cacheable by the provider's rule, not yet expired, and not read from cache. Money is the "
+        "difference between the price paid and the price of a cache read.",
+    ),
+    Definition(
+        "evidence",
+        "Evidence level",
+        "",
+        "hash_chain (blocks of the prompt) > prompt_hash (whole prompt) > session (turns of a session) > none.",
+    ),
+    Definition(
+        "cache-curve",
+        "Cache curve",
+        "ratio",
+        "Share of all prefix blocks that an LRU cache of the given capacity would have held, from stack distances.",
+    ),
+    Definition(
+        "oversize",
+        "Oversize",
+        "tokens",
+        "Input beyond the threshold of a rule: outlier of its team and model, large for the answer it gets, above half "
+        "of the context, or just above a price step. Rules overlap.",
+    ),
+    Definition("retries", "Failed attempts", "calls", "Calls with status error, and whether a later attempt succeeded."),
+    Definition(
+        "mfu",
+        "MFU",
+        "ratio",
+        "Model FLOPs of the tokens worked on / (time x dense peak of the pool's precision); over busy time (at least "
+        "one call in flight) and over wall time.",
+    ),
+    Definition("mbu", "MBU", "ratio", "Bytes the model had to read / (busy time x memory bandwidth)."),
+    Definition(
+        "tokens-per-joule",
+        "Tokens per joule",
+        "tok/J",
+        "Output tokens / energy of the accelerators, over the hours in which both are known. The same number is tokens "
+        "per second per watt.",
+    ),
+    Definition(
+        "power",
+        "Power",
+        "W",
+        "Mean power of a pool's accelerators: measured where device samples cover the hour, else modelled from load.",
+    ),
+    Definition(
+        "cost",
+        "Cost",
+        "USD",
+        "Reported cost where the source states one, else list price x tokens by class, else amortised hours of own "
+        "hardware; exact decimals. Unpriced calls are counted, never 0.",
+    ),
+    Definition("unattributed", "Unattributed", "USD", "Cost of calls that name no team, and idle hardware."),
+    Definition("idle", "Idle", "USD", "Hours of own hardware with no call in flight."),
+    Definition("unpriced", "Unpriced", "calls", "Calls for which no price is known."),
+    Definition(
+        "month",
+        "Per month",
+        "USD",
+        "730 hours. What the window cost is scaled by 730 h / covered hours; under a day of data nothing is scaled.",
+    ),
+    Definition(
+        "option-cost",
+        "Cost of an option",
+        "USD/month, USD/Mtok",
+        "Per month of 730 hours, and per million tokens (input + output) at the real load.",
+    ),
+    Definition(
+        "latency",
+        "TTFT, TPOT",
+        "ms",
+        "Time to first token; time per output token. For options: estimates with an interval (low, high) around p95.",
+    ),
+    Definition("slo", "SLO", "ms", "The p95 of TTFT and TPOT that fleet.toml promises, or the default it names."),
+    Definition(
+        "utilisation",
+        "Utilisation of an option",
+        "ratio",
+        "Load / capacity within the SLO: mean, and at the planned peak. Above 100 % the load is not carried.",
+    ),
+    Definition(
+        "confidence",
+        "Confidence",
+        "",
+        "Points against: coverage under 95 % (1) or 80 % (2), under a week (1) or a day (2) of data, exact evidence for "
+        "less than half of the input (1), times assumed for more than 10 % (1), the choice's own figures medium (1) or "
+        "low (2), cache reads unknown for more than 20 % (1), calls without a price (1), no choice (3), a blocking "
+        "check failed (3). 0 = high, 1 or 2 = medium, more = low.",
+    ),
+    Definition(
+        "material",
+        "Fix first",
+        "",
+        "Waste comes first in the decision where removing it saves 5 % of the monthly cost, or the dearest finding is 5 % "
+        "of the window's cost, or 10 % of the input are missed cache reads.",
+    ),
+    Definition("finding", "Finding", "", "One thing to change, with its tokens, money, and the SQL that lists its rows."),
+    Definition(
+        "lines",
+        "Lines",
+        "lines",
+        "Lines read = requests + samples + rejects + other lines + duplicates. Copies of a file are not read twice.",
+    ),
+    Definition("checks", "Checks", "", "Rules that the data must keep; a failed one says what was found."),
+)
+ANCHORS = frozenset(definition.anchor for definition in DEFINITIONS)

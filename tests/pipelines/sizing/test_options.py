@@ -1,0 +1,183 @@
+"""The options: replicas, cost, what is kept and what is chosen, and what can't be told."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from pipelines.fleet import Fleet, Pool, Site, Slo
+from pipelines.sizing.cost import Prices, bought_count, monthly_usd
+from pipelines.sizing.load import DemandSummary
+from pipelines.sizing.options import fleet_options, options_basis
+from pipelines.sizing.replicas import MAX_UTILISATION, replicas_needed, slot_wait_p95_s
+from warehouse.catalogue import find_accelerator, find_model
+from warehouse.tables import FLEET_OPTIONS
+
+WEEK = 7 * 86_400.0
+
+
+def pool(count=8, group=4, serving="own", **more):
+    known = {"name": "chat", "models": ("llama*",), "architecture": "Llama 3.3 70B", "accelerator": "H100"}
+    return Pool(**known, accelerators=count, tensor_parallel=group, serving=serving, **more)
+
+
+def load(today=None, rate=1.0, model="Llama 3.3 70B", peak=4.0, name="chat", **more):
+    calls = int(rate * WEEK)
+    known = DemandSummary(
+        pool=name, log_models=("llama-3.3-70b",), model=find_model(model) if model else None, today=today,
+        requests=calls, requests_usage_missing=0, window_s=WEEK,
+        input_tokens=2000.0 * calls, uncached_input_tokens=1200.0 * calls, output_tokens=300.0 * calls,
+        uncached_input_p95=4000.0, context_p99=12_000.0, arrival_cv2=1.0, peak_window_s=60.0,
+        peak_requests_per_s=rate * peak, peak_uncached_per_s=1200 * rate * peak, peak_output_per_s=300 * rate * peak,
+    )  # fmt: skip
+    return replace(known, **more)
+
+
+def options(*loads, fleet=None, **more):
+    fleet = fleet or Fleet(
+        pools=tuple(entry.today for entry in loads if entry.today), slo=Slo(tpot_p95_ms=60)
+    )
+    out = fleet_options(loads, fleet, "as_is", **more)
+    assert FLEET_OPTIONS.problems(out) == {}
+    assert out.schema == FLEET_OPTIONS.schema
+    return out
+
+
+def one(frame, flag):
+    (row,) = frame.filter(frame[flag]).iter_rows(named=True)
+    return row
+
+
+@pytest.mark.parametrize(("planned", "each"), [(10, 3), (1, 100), (85, 10), (100, 10), (0.1, 1)])
+def test_replicas_stay_below_the_limit_and_survive_one_failure(planned, each):
+    count = replicas_needed(planned, each)
+    assert planned / (count * each) <= MAX_UTILISATION
+    assert planned <= (count - 1) * each
+    fewer = count - 1
+    assert planned / (fewer * each) > MAX_UTILISATION or planned > (fewer - 1) * each
+
+
+def test_the_wait_for_a_slot_explodes_only_near_saturation():
+    assert slot_wait_p95_s(0.5, 64, 10, 1) == 0
+    assert slot_wait_p95_s(0.99, 64, 10, 1) > slot_wait_p95_s(0.95, 64, 10, 1) > 0
+    assert slot_wait_p95_s(1.0, 64, 10, 1) == math.inf
+
+
+def test_cost_of_own_hardware_is_amortisation_and_energy():
+    site = Site(amortisation_years=4, electricity_usd_per_kwh=Decimal("0.12"))
+    had = monthly_usd("own", 8, Prices(Decimal(24_000), None, owned=8), 5.0, site)
+    assert had == Decimal(8 * 24_000) / 48 + Decimal(5) * 730 * Decimal("0.12")
+    bought = monthly_usd("own", 8, Prices(Decimal(24_000), None), 5.0, site)
+    assert bought == Decimal(8 * 24_000) * Decimal("1.58") / 48 + Decimal(438)
+
+
+def test_rent_is_by_the_hour_and_unknown_prices_stay_unknown():
+    assert monthly_usd("cloud", 2, Prices(None, Decimal("1.55")), 1.0, Site()) == Decimal("2263")
+    assert monthly_usd("cloud", 2, Prices(Decimal(1), None), 1.0, Site()) is None
+    assert monthly_usd("own", 2, Prices(Decimal(1), None), None, Site()) is None
+
+
+def test_purchases_come_in_whole_servers():
+    h100, l40s = find_accelerator("H100"), find_accelerator("L40S")
+    assert bought_count(h100, 6, 2, owned=0) == 8
+    assert bought_count(h100, 6, 2, owned=8) == 6
+    assert bought_count(h100, 12, 4, owned=8) == 16
+    assert bought_count(l40s, 3, 1, owned=0) == 3
+
+
+def test_hardware_that_is_paid_for_and_meets_the_slo_is_kept():
+    out = options(load(pool()))
+    row = one(out, "is_choice")
+    assert row["is_today"]
+    assert row["meets_slo"]
+    assert (row["count"], row["replicas"], row["parallelism"]) == (8, 2, "TP4")
+    assert row["tpot_ms_low"] < row["tpot_ms_p95"] < row["tpot_ms_high"]
+
+
+def test_a_fleet_that_is_too_large_shrinks_to_a_part_of_itself():
+    row = one(options(load(pool(count=64), rate=0.5)), "is_choice")
+    assert row["accelerator"] == "H100 SXM5 80GB"
+    assert row["count"] < 64
+    assert "of today's 64 accelerators" in row["reasons"][0]
+
+
+def test_a_fleet_that_is_too_small_is_told_and_replaced():
+    out = options(load(pool(), rate=40.0))
+    today, chosen = one(out, "is_today"), one(out, "is_choice")
+    assert today["meets_slo"] is False
+    assert today["peak_utilisation_ratio"] > MAX_UTILISATION
+    assert chosen["meets_slo"]
+    assert "does not meet the SLO" in chosen["reasons"][0]
+
+
+def test_ranks_follow_cost_among_those_that_meet_the_slo():
+    out = options(load(pool()))
+    able = out.filter(out["meets_slo"].fill_null(value=False) & out["usd_per_month"].is_not_null())
+    assert out["rank"].to_list() == list(range(1, out.height + 1))
+    assert able["usd_per_month"].is_sorted()
+    assert (
+        able["rank"].max() <= out.filter(~out["meets_slo"].fill_null(value=False))["rank"].min()
+        if able.height < out.height
+        else True
+    )
+
+
+def test_lower_precision_and_unmeasured_cards_are_listed_but_not_chosen():
+    out = options(load(pool()))
+    lower = out.filter(out["precision"].is_in(["fp8", "int8", "int4"]))
+    assert lower.height > 0
+    assert not lower["is_choice"].any()
+    chosen = one(options(load(None, model="Qwen3 32B")), "is_choice")
+    assert chosen["accelerator"].split()[0] in {"H100", "H200", "B200", "B300"}
+
+
+def test_an_unknown_architecture_gets_an_api_row_alone():
+    row = one(
+        options(load(None, model=None, name="gpt-4o"), api_usd_per_month={"gpt-4o": Decimal("99.5")}),
+        "is_choice",
+    )
+    assert (row["serving"], row["usd_per_month"], row["is_today"]) == ("api", Decimal("99.5"), True)
+    (row,) = options(load(None, model=None, name="own-finetune")).iter_rows(named=True)
+    assert (row["serving"], row["usd_per_month"], row["is_choice"], row["meets_slo"]) == (
+        "api",
+        None,
+        False,
+        None,
+    )
+    assert any("unknown" in reason for reason in row["reasons"])
+
+
+def test_without_a_peak_nothing_is_recommended():
+    out = options(load(pool(), peak_requests_per_s=None, peak_output_per_s=None, peak_uncached_per_s=None))
+    (row,) = out.iter_rows(named=True)
+    assert (row["is_today"], row["is_choice"], row["meets_slo"], row["peak_utilisation_ratio"]) == (
+        True,
+        False,
+        None,
+        None,
+    )
+    assert "peak of this model is unknown" in row["reasons"][0]
+
+
+def test_a_pool_that_can_not_hold_its_model_is_told():
+    row = one(options(load(pool(count=2, group=2))), "is_today")
+    assert (row["meets_slo"], row["breaks_first"]) == (False, "memory")
+
+
+def test_less_load_never_costs_more():
+    full, half = (
+        load(None),
+        replace(
+            load(None), uncached_input_tokens=load(None).uncached_input_tokens / 2, peak_uncached_per_s=2400.0
+        ),
+    )
+    cheapest = [one(options(entry), "is_choice")["usd_per_month"] for entry in (full, half)]
+    assert cheapest[1] <= cheapest[0]
+
+
+def test_no_pools_no_options_and_the_basis_is_said():
+    assert options(fleet=Fleet.default()).is_empty()
+    assert "20% headroom" in options_basis(Site())

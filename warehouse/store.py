@@ -1,0 +1,172 @@
+"""The data folder: where landed files, facts and marts lie, and how they are read and replaced.
+
+Belongs here: paths, whole-file replacement, a DuckDB connection over the tables, publishing the marts. Does not belong
+here: how a table is computed.
+
+    <home>/key                                 secret of the prompt hashes
+    <home>/landed/<id>/part-*.parquet          parsed content of one file, immutable; manifest.json is written last
+    <home>/facts/<table>/day=<day>/<table>.parquet
+    <home>/facts/files.parquet, rejects.parquet
+    <home>/marts/<mart>.parquet                the marts being built
+    <home>/marts.duckdb                        the marts as published, swapped in whole
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import duckdb
+import polars as pl
+
+from parsers.errors import TokenworksError
+from parsers.records import FACT_TABLES, RECORD_TABLES, Table
+from warehouse.tables import MARTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import date
+    from pathlib import Path
+
+MEMORY_LIMIT = "1400MB"
+FLAT_FACTS = tuple(table for table in FACT_TABLES if table not in RECORD_TABLES)
+
+
+@dataclass(frozen=True)
+class Warehouse:
+    """One data folder. Every file in it is replaced whole: a reader sees the old or the new one, never a half."""
+
+    home: Path
+
+    @property
+    def key_file(self) -> Path:
+        """Where the secret of the prompt hashes is kept."""
+        return self.home / "key"
+
+    @property
+    def landed(self) -> Path:
+        """Folder of landed files."""
+        return self.home / "landed"
+
+    @property
+    def published(self) -> Path:
+        """The DuckDB file with the published marts."""
+        return self.home / "marts.duckdb"
+
+    def day_file(self, table: Table, day: date) -> Path:
+        """Where the facts of one table and UTC day lie."""
+        return self.home / "facts" / table.name / f"day={day.isoformat()}" / f"{table.name}.parquet"
+
+    def days(self, table: Table) -> list[date]:
+        """The UTC days that have facts in a table."""
+        from datetime import date as date_type
+
+        folders = (self.home / "facts" / table.name).glob(f"day=*/{table.name}.parquet")
+        return sorted(date_type.fromisoformat(path.parent.name.removeprefix("day=")) for path in folders)
+
+    def drop_day(self, table: Table, day: date) -> None:
+        """Remove the facts of a day that no file holds any more."""
+        shutil.rmtree(self.day_file(table, day).parent, ignore_errors=True)
+
+    def write_flat(self, table: Table, frame: pl.DataFrame) -> None:
+        """Replace a table of facts that is one file (the manifest, the rejects)."""
+        with replacing(self.home / "facts" / f"{table.name}.parquet") as path:
+            table.conform(frame).write_parquet(path)
+
+    def write_mart(self, table: Table, frame: pl.DataFrame) -> pl.DataFrame:
+        """Replace a mart that is being built.
+
+        Raises:
+            TokenworksError: the frame breaks the mart's declaration.
+
+        """
+        conformed = table.conform(frame)
+        broken = table.problems(conformed)
+        if broken:
+            listed = "; ".join(f"{text} in {count} rows" for text, count in broken.items())
+            raise TokenworksError(f"the mart breaks its contract: {listed}", where=table.name)
+        with replacing(self.home / "marts" / f"{table.name}.parquet") as path:
+            conformed.write_parquet(path)
+        return conformed
+
+    def read(self, table: Table) -> pl.DataFrame:
+        """A mart or flat fact, as last written; empty if it never was."""
+        path = self._file(table)
+        return table.conform(pl.read_parquet(path)) if path.exists() else table.empty()
+
+    def scan(self, table: Table) -> pl.LazyFrame:
+        """The facts of a record table, lazily, in order of day and time."""
+        paths = [self.day_file(table, day) for day in self.days(table)]
+        if not paths:
+            return table.empty().lazy()
+        return pl.scan_parquet(paths, hive_partitioning=False).select(table.names)
+
+    def _file(self, table: Table) -> Path:
+        folder = "facts" if table in FLAT_FACTS else "marts"
+        return self.home / folder / f"{table.name}.parquet"
+
+    @contextmanager
+    def connect(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """DuckDB in memory, with facts and marts as views under their own names; it spills into the home folder."""
+        spill = self.home / "spill"
+        with duckdb.connect() as connection:
+            connection.execute(
+                f"SET TimeZone = 'UTC'; SET memory_limit = '{MEMORY_LIMIT}'; SET temp_directory = {sql_text(spill)}"
+            )
+            for table in (*FACT_TABLES, *MARTS):
+                self._view(connection, table)
+            yield connection
+        shutil.rmtree(spill, ignore_errors=True)
+
+    def _view(self, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
+        if table in RECORD_TABLES:
+            paths = [self.day_file(table, day) for day in self.days(table)]
+        else:
+            paths = [path for path in (self._file(table),) if path.exists()]
+        if paths:
+            names = ", ".join(f'"{name}"' for name in table.names)
+            listed = ", ".join(sql_text(path) for path in paths)
+            source = f"SELECT {names} FROM read_parquet([{listed}], hive_partitioning = false)"
+            connection.execute(f'CREATE VIEW "{table.name}" AS {source}')
+        else:
+            connection.execute(table.ddl())
+
+    def run_sql(self, table: Table) -> pl.DataFrame:
+        """Run `warehouse/sql/<mart>.sql` over the views and conform its result."""
+        text = (files("warehouse") / "sql" / f"{table.name}.sql").read_text(encoding="utf-8")
+        with self.connect() as connection:
+            return table.conform(pl.DataFrame(connection.sql(text).to_arrow_table()))
+
+    def publish(self) -> Path:
+        """Put all marts into one new DuckDB file and swap it in."""
+        with replacing(self.published) as path:
+            with duckdb.connect(str(path)) as connection:
+                connection.execute("SET TimeZone = 'UTC'")
+                for table in MARTS:
+                    connection.execute(table.ddl())
+                    part = self._file(table)
+                    if part.exists():
+                        connection.execute(f'INSERT INTO "{table.name}" BY NAME SELECT * FROM read_parquet({sql_text(part)})')
+        return self.published
+
+
+def sql_text(value: object) -> str:
+    """A string literal of SQL."""
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a new file's name to write to; when the block ends well it takes the place of `path` at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        yield fresh
+        os.replace(fresh, path)
+    finally:
+        fresh.unlink(missing_ok=True)
