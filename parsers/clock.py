@@ -79,11 +79,20 @@ class LocalClock:
 
 
 def flag_list(flags: dict[str, pl.Expr]) -> pl.Expr:
-    """List of the names whose condition is true (null counts as not true), in the given order."""
-    return pl.concat_list(
-        pl.when(condition.fill_null(value=False)).then(pl.lit(name)).otherwise(pl.lit(None, pl.String))
-        for name, condition in flags.items()
-    ).list.drop_nulls()
+    """List of the names (without commas) whose condition is true, in the given order; null is not true.
+
+    Joined and split, because a list of expressions without its nulls takes fifteen times as long.
+    """
+    joined = pl.concat_str(
+        [
+            pl.when(condition.fill_null(value=False)).then(pl.lit(name)).otherwise(pl.lit(None, pl.String))
+            for name, condition in flags.items()
+        ],
+        separator=",",
+        ignore_nulls=True,
+    )
+    nothing = pl.lit([], pl.List(pl.String))
+    return pl.when(joined == "").then(nothing).otherwise(joined.str.split(","))
 
 
 def unix_seconds(text: pl.Expr) -> pl.Expr:

@@ -33,7 +33,7 @@ EPOCH_S: Final = (1e9, 1e10)
 """Seconds since 1970 that are taken for instants: September 2001 to the year 2286. The ranges of s, ms, us,
 ns and ticks that follow from it don't overlap, so a number tells its own unit."""
 
-_TICKS_FROM_YEAR_1_TO_1970: Final = 621_355_968_000_000_000
+_YEAR_1_TO_1970_S: Final = 62_135_596_800
 _EXACT_IN_FLOAT: Final = 2**53
 _FIT_IN_INT64: Final = 9e18
 
@@ -195,18 +195,21 @@ def relative_origin(context: Context) -> datetime:
 
 
 def _from_epoch(text: pl.Expr, unit: str) -> pl.Expr:
-    """Integers are converted as integers: a float would blur the microseconds of nanoseconds and ticks."""
-    whole_number = text.cast(pl.Int64, strict=False)
-    real = text.cast(pl.Float64, strict=False)
+    """In decimals, as a float of seconds blurs the last microsecond; ticks and ns are whole by nature."""
+    whole_count = text.cast(pl.Int64, strict=False)
+    seconds = text.cast(pl.Float64, strict=False)
     if unit == "ticks":
-        micros, seconds = (whole_number - _TICKS_FROM_YEAR_1_TO_1970) // 10, real / 1e7 - 62_135_596_800
+        seconds = seconds / 1e7 - _YEAR_1_TO_1970_S
+        micros = (whole_count - _YEAR_1_TO_1970_S * 10_000_000) // 10
+    elif unit == "ns":
+        seconds, micros = seconds / 1e9, whole_count // 1000
     else:
-        factor = MICROSECONDS[unit]
-        seconds = real * factor / 1e6
-        exact = whole_number * int(factor) if factor >= 1 else whole_number // 1000
-        micros = pl.coalesce(exact, (real * factor).round().cast(pl.Int64, strict=False))
-    inside = seconds.is_between(*EPOCH_S, closed="left")
-    return pl.when(inside).then(micros).cast(INSTANT)
+        factor = int(MICROSECONDS[unit])
+        seconds = seconds * factor / 1e6
+        # Only what is in range is multiplied: a Decimal that overflows fails the whole frame.
+        count = pl.when(seconds.is_between(*EPOCH_S, closed="left")).then(text).cast(MONEY, strict=False)
+        micros = (count * factor).round().cast(pl.Int64, strict=False)
+    return pl.when(seconds.is_between(*EPOCH_S, closed="left")).then(micros).cast(INSTANT)
 
 
 def _iso(text: pl.Expr) -> tuple[pl.Expr, pl.Expr]:

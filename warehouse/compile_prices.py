@@ -134,7 +134,10 @@ def _day_prices(
     other = sorted(
         key
         for key, value in priced.items()
-        if value and key not in TOOL_FEES and not any(key in keys for keys in METER_KEYS.values())
+        if value
+        and key not in TOOL_FEES
+        and not key.startswith("cache_")
+        and not any(key in keys for keys in METER_KEYS.values())
     )
     if other:
         notes.append(f"not included: {', '.join(other)}")

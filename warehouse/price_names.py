@@ -40,8 +40,8 @@ PROVIDER_ALIASES: dict[str, tuple[str, ...]] = {
     "github-copilot": ("github_copilot", "github-copilot"),
     "google": (
         "google", "gemini", "vertex_ai", "vertex_ai_beta", "vertexai", "vertex-ai", "google-vertex",
-        "google_vertex", "google-vertex-ai", "google-ai-studio", "google_ai_studio", "gcp.gemini", "gcp.vertex_ai",
-        "gcp.gen_ai", "google-generative-ai", "google_genai",
+        "google_vertex", "google-vertex-ai", "google-ai-studio", "google_ai_studio", "gcp.gemini",
+        "gcp.vertex_ai", "gcp.gen_ai", "google-generative-ai", "google_genai",
     ),
     "groq": ("groq",),
     "minimax": ("minimax",),

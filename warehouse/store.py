@@ -18,6 +18,7 @@ import shutil
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -25,12 +26,12 @@ import duckdb
 import polars as pl
 
 from parsers.errors import TokenworksError
-from parsers.records import FACT_TABLES, RECORD_TABLES, Table
+from parsers.records import FACT_TABLES, RECORD_TABLES, REQUESTS, Table
 from warehouse.tables import MARTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import date
+    from datetime import datetime
     from pathlib import Path
 
 MEMORY_LIMIT = "1400MB"
@@ -42,6 +43,10 @@ class Warehouse:
     """One data folder. Every file in it is replaced whole: a reader sees the old or the new one, never a half."""
 
     home: Path
+    window: tuple[datetime, datetime] | None = None
+    """Only records that begin in [start, end) are seen by readers; None = all."""
+    marts: Path | None = None
+    """Folder of the marts; None = the home folder itself."""
 
     @property
     def key_file(self) -> Path:
@@ -56,7 +61,7 @@ class Warehouse:
     @property
     def published(self) -> Path:
         """The DuckDB file with the published marts."""
-        return self.home / "marts.duckdb"
+        return (self.marts or self.home) / "marts.duckdb"
 
     def day_file(self, table: Table, day: date) -> Path:
         """Where the facts of one table and UTC day lie."""
@@ -64,10 +69,8 @@ class Warehouse:
 
     def days(self, table: Table) -> list[date]:
         """The UTC days that have facts in a table."""
-        from datetime import date as date_type
-
         folders = (self.home / "facts" / table.name).glob(f"day=*/{table.name}.parquet")
-        return sorted(date_type.fromisoformat(path.parent.name.removeprefix("day=")) for path in folders)
+        return sorted(date.fromisoformat(path.parent.name.removeprefix("day=")) for path in folders)
 
     def drop_day(self, table: Table, day: date) -> None:
         """Remove the facts of a day that no file holds any more."""
@@ -90,7 +93,7 @@ class Warehouse:
         if broken:
             listed = "; ".join(f"{text} in {count} rows" for text, count in broken.items())
             raise TokenworksError(f"the mart breaks its contract: {listed}", where=table.name)
-        with replacing(self.home / "marts" / f"{table.name}.parquet") as path:
+        with replacing(self._file(table)) as path:
             conformed.write_parquet(path)
         return conformed
 
@@ -104,11 +107,16 @@ class Warehouse:
         paths = [self.day_file(table, day) for day in self.days(table)]
         if not paths:
             return table.empty().lazy()
-        return pl.scan_parquet(paths, hive_partitioning=False).select(table.names)
+        frame = pl.scan_parquet(paths, hive_partitioning=False).select(table.names)
+        if self.window is None:
+            return frame
+        start, end = self.window
+        return frame.filter(pl.col(instant_of(table)) >= start, pl.col(instant_of(table)) < end)
 
     def _file(self, table: Table) -> Path:
-        folder = "facts" if table in FLAT_FACTS else "marts"
-        return self.home / folder / f"{table.name}.parquet"
+        if table in FLAT_FACTS:
+            return self.home / "facts" / f"{table.name}.parquet"
+        return (self.marts or self.home) / "marts" / f"{table.name}.parquet"
 
     @contextmanager
     def connect(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -132,6 +140,10 @@ class Warehouse:
             names = ", ".join(f'"{name}"' for name in table.names)
             listed = ", ".join(sql_text(path) for path in paths)
             source = f"SELECT {names} FROM read_parquet([{listed}], hive_partitioning = false)"
+            if self.window and table in RECORD_TABLES:
+                start, end = (f"TIMESTAMPTZ '{instant.isoformat()}'" for instant in self.window)
+                column = instant_of(table)
+                source += f" WHERE {column} >= {start} AND {column} < {end}"
             connection.execute(f'CREATE VIEW "{table.name}" AS {source}')
         else:
             connection.execute(table.ddl())
@@ -153,6 +165,11 @@ class Warehouse:
                     if part.exists():
                         connection.execute(f'INSERT INTO "{table.name}" BY NAME SELECT * FROM read_parquet({sql_text(part)})')
         return self.published
+
+
+def instant_of(table: Table) -> str:
+    """The column that says when a record happened."""
+    return "started_at" if table is REQUESTS else "at"
 
 
 def sql_text(value: object) -> str:

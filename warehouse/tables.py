@@ -188,6 +188,8 @@ OVERSIZE = Table(
     ("scope", "rule"),
     (
         _c("scope", TEXT, "Leaf, or leaf/project:NAME, leaf/key:NAME.", nullable=False),
+        _c("model", TEXT, "Model.", nullable=False),
+        _c("team", TEXT, "Team; null if the log names none."),
         _c("rule", TEXT, "outlier, input_output_ratio, context_share or price_cliff.", nullable=False),
         _c("threshold_tokens", COUNT, "Input above which a prompt counts.", nullable=False, minimum=0),
         _c("typical_tokens", COUNT, "Median input of the scope.", minimum=0),

@@ -120,15 +120,17 @@ def _with_fields(data: pl.DataFrame) -> pl.DataFrame:
     )
     text = pl.col("line").str.replace_all('"', "", literal=True).str.strip_suffix(",")
     placed = data.join(headers, on="header", how="left", maintain_order="left").with_columns(
-        text.str.split(",").list.eval(pl.element().str.strip_chars()).alias("list")
+        text.str.split(",").alias("list")
     )
+    queried = {field for field in _FIELDS if headers[f"place {field}"].count()}
     return placed.with_columns(
         pl.col("list").list.len().cast(pl.Int64).alias("cells"),
-        *(
-            pl.col("list").list.get(pl.col(f"place {field}"), null_on_oob=True).alias(field)
-            for field in _FIELDS
-        ),
+        *(_cell(field) if field in queried else pl.lit(None, pl.String).alias(field) for field in _FIELDS),
     )
+
+
+def _cell(field: str) -> pl.Expr:
+    return pl.col("list").list.get(pl.col(f"place {field}"), null_on_oob=True).str.strip_chars().alias(field)
 
 
 def _header_places(header: str) -> dict[str, object]:
@@ -185,14 +187,10 @@ def _quantity(field: str, units: dict[str, float]) -> tuple[pl.Expr, pl.Expr]:
     text = _valued(field)
     stated = text.str.extract(_CELL, 2)
     unit = pl.coalesce(pl.when(stated != "").then(stated), f"unit {field}", pl.lit(next(iter(units))))
-    # Division where the factor is a fraction: 17 / 100 is 0.17, 17 * 0.01 is not.
-    times = unit.replace_strict(
-        {u: f for u, f in units.items() if f >= 1}, default=None, return_dtype=pl.Float64
-    )
-    parts = {u: round(1 / f) for u, f in units.items() if f < 1}
-    per = unit.replace_strict(parts, default=None, return_dtype=pl.Float64)
-    number = text.str.extract(_CELL, 1).cast(pl.Float64, strict=False)
-    value = pl.coalesce(number * times, number / per)
+    factor = unit.replace_strict(units, default=None, return_dtype=pl.Float64)
+    value = text.str.extract(_CELL, 1).cast(pl.Float64, strict=False) * factor
+    if units is _SHARE:
+        value = value.round(8)  # 47 % is to be 0.47, which 47 x 0.01 is not
     unread = text.is_not_null() & value.is_null()
     return value, pl.when(unread).then(pl.lit(f"{field} is no number in {', '.join(units)}"))
 
@@ -222,7 +220,7 @@ def _judged(rows: pl.DataFrame, local: clock.LocalClock, context: Context) -> pl
         _reject=pl.coalesce(_line_fault(), "fault", contract_fault(DEVICE_SAMPLES, _MEASURED))
     )
     sound = pl.col("_reject").is_null()
-    repeated = ~pl.struct("device", "at").is_first_distinct().over(sound)
+    repeated = ~pl.struct(sound, "device", "at").is_first_distinct()
     partition = pl.col("device").str.starts_with("MIG-")
     return judged.with_columns(_other=(sound & (empty | repeated | partition)).fill_null(value=False)).select(
         "source_line", "host", "device", "device_name", "at", *_MEASURED, "flags", "_reject", "_other"

@@ -70,13 +70,12 @@ _INSTANT = r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d))"
 _SERVICE = (r"^\[pod/([\w.-]+)/[\w.-]+\] ", r"^([\w.-]+) +\| ")
 _AHEAD = r"^(?:\{\"log\":\")?[^\"'{]{0,200}?"
 """What may stand before a record: a prefix, a progress bar; no quote, which another log would open."""
-_HEADED = re.compile(
-    _AHEAD + r"(?:INFO|DEBUG|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./-]+\.py:\d+\] (.*)"
-)
+_HEADED = re.compile(_AHEAD + r"(?:DEBUG|INFO|WARNING|ERROR) [\d-]{5} [\d:]{8} \[?[\w./-]+\.py:\d+\] (.*)")
 _ACCESS = re.compile(_AHEAD + r"INFO:     ")
 _SIGNATURE = re.compile(
     r"(?:Engine \d+: |\d+ Engines Aggregated: )?Avg prompt throughput: |"
-    r"Initializing an? (?:V1 )?LLM engine \(v|vLLM API server version |non-default args: \{|Added request |Received request "
+    r"Initializing an? (?:V1 )?LLM engine \(v|vLLM API server version |non-default args: \{|"
+    r"Added request |Received request "
 )
 _HEADED_SHARE = 0.05
 

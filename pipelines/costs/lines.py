@@ -49,7 +49,8 @@ def cost_lines(requests: pl.LazyFrame, prices: pl.DataFrame, own: pl.DataFrame |
         _unpriced_lines(groups.filter(pl.col("basis") == "unpriced")),
     ]
     if own is not None:
-        parts.append(own_hardware_lines(by_basis["own_hardware"], own))
+        # A pool's cost is split across groups: who gets the last picodollar must not depend on their order.
+        parts.append(own_hardware_lines(by_basis["own_hardware"].sort(_GROUP), own))
     return _merged(pl.concat([COST_LINES.conform(part) for part in parts]))
 
 
@@ -60,7 +61,7 @@ def _groups(requests: pl.LazyFrame, prices: pl.DataFrame, own: pl.DataFrame | No
         pl.col(*METERS).sum(),
         pl.col("reported_usd").sum(),
     )
-    return summed.collect().sort(_GROUP).with_row_index("group")
+    return summed.collect().with_row_index("group")
 
 
 def _list_lines(long: pl.DataFrame) -> pl.DataFrame:

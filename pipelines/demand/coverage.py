@@ -8,17 +8,22 @@ it is longer than `SHORTEST_GAP_S` and so long a silence has a chance below `FAL
 around it. With at most 672 stretches of that length in a week, fewer than one false gap is expected in a
 thousand weeks, as far as the model holds:
 
-- Arrivals in a stretch are overdispersed counts (negative binomial) with mean m and index of dispersion d,
-  which bring none with probability d^(-m / (d - 1)); e^(-m) for d = 1.
-- The mean comes from the same clock time of other days of the same kind (working day, weekend), so nights and
-  weekends that are always quiet are no gaps. Of four or more such days the extremes are left out: one more
-  outage, or one batch night, does not decide. Stretches over midnight are judged day by day. Such days must
-  speak for half of the stretch.
-- Where they do not (short logs, clocks without a calendar), the hour before and the hour after speak, the
-  quieter of the two, and for one hour at most: what a quiet hour says of the rest of a night is unknown.
-- A silence longer than a week is beyond any weekly rhythm and is judged by the mean rate of all the rest.
-- The dispersion is the larger of the one of minutes within hours and the one between the days compared, at
-  least 1.
+- Calls come in bursts; n calls with index of dispersion d are worth n / d independent arrivals. If times of
+  length T that are alike brought n calls, a silence of length t has the chance (T / (T + t))^(n / d): all
+  arrivals fell into T by luck.
+- Alike is the same clock hour on other days of the same kind (working day, weekend), so nights and weekends
+  that are always quiet are no gaps. Of four or more such days the extremes are left out: one more outage, or
+  one batch night, does not decide. Such days must speak for half of the stretch.
+- Where they do not (short logs, clocks without a calendar), the hours before and after speak, and for one hour
+  at most: what a busy hour says of a whole night is unknown. Nor do they speak if one of them has less than
+  half the mean rate outside silences: traffic that fades into a silence and grows out of it is a rhythm.
+- A silence longer than a week is first judged by the days that had any record, then as above by its first week.
+- The dispersion is at least 1 and the largest of three: of quarters of an hour; of hours; of the days compared.
+  The first two come from successive differences, which a slow rhythm hardly moves; for hours, differences
+  between days at one clock time are taken where they are smaller, as no daily rhythm moves them. The stretch
+  itself is left out.
+
+Bursts much longer than an hour that come by themselves are the limit of the method.
 """
 
 from __future__ import annotations
@@ -26,12 +31,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 
 import numpy as np
 import polars as pl
 
 from parsers.records import INSTANT
-from pipelines.demand.burstiness import HOUR_US, within_hour_dispersion
+from pipelines.demand.burstiness import HOUR_US
 from pipelines.demand.series import MINUTE_US
 from pipelines.demand.spread import ended_us, started_us
 from pipelines.demand.sweep import Instants, Reals
@@ -49,19 +55,42 @@ _FIRST_SATURDAY = 2
 Stretch = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Traffic:
     """What the judgement looks at: sorted arrivals in microseconds between two instants."""
 
     starts: Instants
     first: int
     last: int
-    dispersion: float
+    busy_rate: float
+    """Mean arrivals per microsecond outside silences."""
     has_calendar: bool
 
     def count(self, begins: Instants, ends: Instants) -> Instants:
         """Arrivals inside each (begin, end): those that bound a silence are not part of it."""
         return np.searchsorted(self.starts, ends, "left") - np.searchsorted(self.starts, begins, "right")
+
+    @cached_property
+    def _hours(self) -> Reals:
+        return self._bins(HOUR_US)
+
+    @cached_property
+    def _quarters(self) -> Reals:
+        return self._bins(HOUR_US // 4)
+
+    def _bins(self, length: int) -> Reals:
+        edges = np.arange(self.first, self.last + 1, length, dtype=np.int64)
+        return np.diff(np.searchsorted(self.starts, edges)).astype(np.float64)
+
+    def dispersion(self, begin: int, end: int) -> float:
+        """Index of dispersion of the arrivals, at least 1, bins that the stretch touches left out."""
+        hours, quarters = self._hours.copy(), self._quarters.copy()
+        for bins, length in ((hours, HOUR_US), (quarters, HOUR_US // 4)):
+            bins[(begin - self.first) // length : (end - self.first) // length + 1] = np.nan
+        between_hours = _dispersion(hours, 1)
+        between_days = _dispersion(hours, DAY_US // HOUR_US) if self.has_calendar else None
+        of_hours = min(between_hours or 1.0, between_days or np.inf)
+        return max(1.0, of_hours, _dispersion(quarters, 1) or 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +161,7 @@ def _gaps(
     edges = [first]
     for begin, end in silences:
         if end - begin > WEEK_US:
-            evidence = _by_all_the_rest(len(starts), begin, end, last - first)
+            evidence = _by_days_with_records(starts, begin, end, last - first)
             if _improbable(evidence):
                 gaps.append((begin, end, _reason(begin, end, evidence)))
                 edges += [begin, end]
@@ -140,7 +169,7 @@ def _gaps(
     for since, until in zip(edges[::2], edges[1::2], strict=True):
         inside = starts[(starts >= since) & (starts <= until)]
         here = [silence for silence in silences if since <= silence[0] and silence[1] <= until]
-        traffic = _traffic(inside, since, until, has_calendar=has_calendar)
+        traffic = _traffic(inside, since, until, here, has_calendar=has_calendar)
         for begin, end in here:
             evidence = _by_other_days(traffic, begin, end) or _by_neighbours(traffic, begin, end)
             if _improbable(evidence):
@@ -155,27 +184,42 @@ def _silences(starts: Instants, ends: Instants, first: int, last: int) -> list[S
     return [(int(events[k]), int(events[k + 1])) for k in long]
 
 
-def _traffic(starts: Instants, first: int, last: int, *, has_calendar: bool) -> _Traffic:
-    minutes = np.arange(first // MINUTE_US, last // MINUTE_US + 1, dtype=np.int64) * MINUTE_US
-    dispersion = within_hour_dispersion(starts, minutes)
-    return _Traffic(starts, first, last, max(1.0, dispersion or 1.0), has_calendar)
+def _traffic(
+    starts: Instants, first: int, last: int, silences: list[Stretch], *, has_calendar: bool
+) -> _Traffic:
+    loud = last - first - sum(end - begin for begin, end in silences)
+    return _Traffic(starts, first, last, len(starts) / max(1, loud), has_calendar)
 
 
-def _by_all_the_rest(requests: int, begin: int, end: int, window: int) -> _Evidence | None:
+def _dispersion(bins: Reals, lag: int) -> float | None:
+    """Index of dispersion from differences between bins `lag` apart; None without any or without arrivals."""
+    differences = bins[lag:] - bins[:-lag]
+    differences = differences[~np.isnan(differences)]
+    mean = np.nanmean(bins) if len(differences) else 0.0
+    return float((differences**2).mean() / 2 / mean) if mean > 0 else None
+
+
+def _log_chance(calls: float, dispersion: float, alike: float, silence: float) -> float:
+    """Log of the chance that all of `calls` fell into the time that is alike and none into the silence."""
+    return calls / dispersion * float(np.log(alike / (alike + silence)))
+
+
+def _by_days_with_records(starts: Instants, begin: int, end: int, window: int) -> _Evidence | None:
+    days = len(np.unique(starts // DAY_US))
     rest = window - (end - begin)
     if rest <= 0:
         return None
-    expected = requests * (end - begin) / rest
-    return _Evidence(expected, -expected, "the mean rate of the rest of the window")
+    chance = _log_chance(days, 1.0, rest, end - begin)
+    return _Evidence(len(starts) * (end - begin) / rest, chance, "the rest of the window")
 
 
 def _by_other_days(traffic: _Traffic, begin: int, end: int) -> _Evidence | None:
-    """Evidence of the same clock time on other days; None where they speak for less than half of the
-    stretch.
-    """
+    """Evidence of the same clock time on other days; None where they speak for too little of the stretch."""
     expected = log_chance = 0.0
     spoken_for = days = 0
-    for since, until in _by_day(begin, end):
+    judged = min(end, begin + WEEK_US)
+    dispersion = traffic.dispersion(begin, end)
+    for since, until in _by_hour(begin, judged):
         counts = _same_clock_time(traffic, since, until, (begin, end))
         if len(counts) == 0:
             continue
@@ -185,16 +229,16 @@ def _by_other_days(traffic: _Traffic, begin: int, end: int) -> _Evidence | None:
         mean = float(middle.mean())
         between = float(middle.var(ddof=1)) / mean if len(middle) > 1 and mean > 0 else 1.0
         expected += mean
-        log_chance += _log_chance_of_none(mean, max(traffic.dispersion, between))
-    if 2 * spoken_for < end - begin:
+        log_chance += _log_chance(float(middle.sum()), max(dispersion, between), len(middle), 1)
+    if 2 * spoken_for < judged - begin:
         return None
     plural = "day" if days == 1 else "days"
     return _Evidence(expected, log_chance, f"the same clock time on {days} other {plural} of that kind")
 
 
-def _by_day(begin: int, end: int) -> Iterator[Stretch]:
+def _by_hour(begin: int, end: int) -> Iterator[Stretch]:
     while begin < end:
-        until = min(end, (begin // DAY_US + 1) * DAY_US)
+        until = min(end, (begin // HOUR_US + 1) * HOUR_US)
         yield begin, until
         begin = until
 
@@ -217,26 +261,18 @@ def _is_weekend(day: int | Instants) -> np.bool_ | np.ndarray[tuple[int], np.dty
 
 
 def _by_neighbours(traffic: _Traffic, begin: int, end: int) -> _Evidence | None:
-    """Evidence of the hour before and the hour after, the quieter; None where less than a gap's length is
-    known of both.
-    """
-    sides = ((max(traffic.first, begin - HOUR_US), begin), (end, min(traffic.last, end + HOUR_US)))
-    rates = [
-        int(traffic.count(np.array([since]), np.array([until]))[0]) / (until - since)
-        for since, until in sides
-        if until - since >= SHORTEST_GAP_S * 1_000_000
-    ]
-    if not rates:
+    """Evidence of the hours before and after; None where both are short, or one of them is quiet."""
+    both = ((max(traffic.first, begin - HOUR_US), begin), (end, min(traffic.last, end + HOUR_US)))
+    sides = [(since, until) for since, until in both if until - since >= SHORTEST_GAP_S * 1_000_000]
+    counts = [int(traffic.count(np.array([since]), np.array([until]))[0]) for since, until in sides]
+    lengths = [until - since for since, until in sides]
+    rates = [count / length for count, length in zip(counts, lengths, strict=True)]
+    if not rates or min(rates) < traffic.busy_rate / 2:
         return None
-    expected = min(rates) * min(end - begin, HOUR_US)
-    where = "the hours before and after" if len(rates) > 1 else "the hour beside it"
-    return _Evidence(expected, _log_chance_of_none(expected, traffic.dispersion), where)
-
-
-def _log_chance_of_none(mean: float, dispersion: float) -> float:
-    if dispersion <= 1.0:
-        return -mean
-    return -mean * float(np.log(dispersion)) / (dispersion - 1.0)
+    silence, alike = min(end - begin, HOUR_US), sum(lengths)
+    where = "the hours before and after" if len(sides) > 1 else "the hour beside it"
+    chance = _log_chance(sum(counts), traffic.dispersion(begin, end), alike, silence)
+    return _Evidence(sum(counts) / alike * silence, chance, where)
 
 
 def _improbable(evidence: _Evidence | None) -> bool:

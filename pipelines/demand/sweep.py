@@ -111,6 +111,9 @@ def _sweep_even(starts: Any, ends: Any, amounts: Any, order: Any) -> Any:
             continue
         now = starts[call] if opens else ends[call]
         if now != at[k]:
+            if active == 0:
+                # Nothing is there: drop what rounding left, so that it can't pile up over millions of events.
+                level = levels[k] = 0.0
             total += level * (now - at[k])
             k += 1
             at[k] = now
@@ -123,10 +126,8 @@ def _sweep_even(starts: Any, ends: Any, amounts: Any, order: Any) -> Any:
         else:
             level -= amounts[call] / length
             active -= 1
-        if active == 0:
-            # Nothing is there: drop what rounding left, so that it can't pile up over millions of events.
-            level = 0.0
         totals[k], levels[k] = total, level
+    levels[k] = 0.0
     at[k + 1], totals[k + 1] = _FAR_FUTURE, total
     return at[: k + 2].copy(), totals[: k + 2].copy(), levels[: k + 2].copy(), points
 
@@ -146,6 +147,9 @@ def _sweep_held(begins: Any, grows: Any, ends: Any, base: Any, growth: Any, orde
             continue
         now = begins[call] if kind == 0 else grows[call] if kind == 1 else ends[call]
         if now != at[k]:
+            if active == 0:
+                # As above; only here, as events of one instant come in any order.
+                level = slope = levels[k] = slopes[k] = 0.0
             dt = float(now - at[k])
             total += level * dt + 0.5 * slope * dt * dt
             level += slope * dt
@@ -162,10 +166,8 @@ def _sweep_held(begins: Any, grows: Any, ends: Any, base: Any, growth: Any, orde
             level -= base[call] + grown
             slope -= steep
             active -= 1
-        if active == 0:
-            # As above.
-            level = slope = 0.0
         totals[k], levels[k], slopes[k] = total, level, slope
+    levels[k] = slopes[k] = 0.0
     at[k + 1], totals[k + 1] = _FAR_FUTURE, total
     return at[: k + 2].copy(), totals[: k + 2].copy(), levels[: k + 2].copy(), slopes[: k + 2].copy()
 

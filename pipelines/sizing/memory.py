@@ -45,7 +45,7 @@ def plan(model: Model, accelerator: Accelerator, tensor_parallel: int, precision
 
 
 def kv_copies(model: Model, tensor_parallel: int) -> int:
-    """How often a replica stores each KV entry: a latent on every rank, a head on ranks beyond their number."""
+    """Copies of each KV entry in a replica: latents on every rank, heads on ranks beyond their number."""
     if model.is_mla:
         return tensor_parallel
     return max(1, tensor_parallel // model.kv_heads)

@@ -101,7 +101,11 @@ def _line(
     shown = [max(count, 0) for count in (given, output)]
     who, what, hidden = _fragments(key, model, deployment)
     cache_hit = "true" if outcome == RESPONSE_CACHE else "false" if has_stream or outcome == ERROR else "null"
-    cache_key = f'"{digits[id_call * _ID_DIGITS :][:64]}"' if outcome == RESPONSE_CACHE else "null"
+    cache_key = (
+        f'"{digits[id_call * _ID_DIGITS : id_call * _ID_DIGITS + 64]}"'
+        if outcome == RESPONSE_CACHE
+        else "null"
+    )
     return (
         f'{{"id":"{response_id}","litellm_call_id":"{call_uuid}","trace_id":"{trace_uuid}",'
         f'"session_id":"{trace_uuid if in_session else ""}",{what}"cache_hit":{cache_hit},'

@@ -200,6 +200,26 @@ def prefixes_seen(
 
 
 @njit(cache=True)
+def answered_before(numbers: Array, distinct: int, started: Array, ended: Array) -> Array:
+    """Whether an earlier request with the same prompt had ended when this one started.
+
+    Args:
+        numbers: one per request: number of its whole prompt.
+        distinct: how many distinct numbers there are.
+        started: int64 per request, not falling.
+        ended: int64 per request.
+
+    """
+    first_end = np.full(distinct, -NEVER, np.int64)
+    before = np.zeros(numbers.size, np.bool_)
+    for request in range(numbers.size):
+        number = numbers[request]
+        before[request] = first_end[number] <= started[request]
+        first_end[number] = min(first_end[number], ended[request])
+    return before
+
+
+@njit(cache=True)
 def _ones(word: Any) -> Any:
     word = word - ((word >> np.uint64(1)) & _M1)
     word = (word & _M2) + ((word >> np.uint64(2)) & _M2)

@@ -31,15 +31,19 @@ class Blocks:
     distinct: int
 
 
-def cache_keys() -> list[pl.Expr]:
-    """What separates caches, as columns (`cache_scope` comes with the caching rule)."""
+def cache_codes(calls: pl.DataFrame, *apart_by: str) -> Array:
+    """A number (int32) per call; calls of one number share a cache (`cache_scope` comes with the rule)."""
     own_account = pl.col("cache_scope") == "account"
-    return [
-        pl.col("provider"),
-        pl.col("model"),
+    keys = calls.select(
+        *apart_by,
+        "provider",
+        "model",
         pl.when(own_account).then("organization").alias("organization"),
         pl.when(own_account).then("region").alias("region"),
-    ]
+    )
+    order = keys.unique().with_row_index("cache")
+    caches = keys.join(order, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")
+    return caches["cache"].cast(pl.Int32).to_numpy()
 
 
 def flat_blocks(calls: pl.DataFrame) -> Blocks:
@@ -59,11 +63,8 @@ def flat_blocks(calls: pl.DataFrame) -> Blocks:
     )
     offsets = np.zeros(calls.height + 1, np.int64)
     np.cumsum(lists["hashes"].list.len().to_numpy(), out=offsets[1:])
-    keys = calls.select("evidence", *cache_keys())
-    order = keys.unique(maintain_order=True).with_row_index("cache")
-    caches = keys.join(order, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")["cache"]
     numbers, distinct = number_blocks(
-        _flat(lists["hashes"], pl.UInt64), caches.cast(pl.Int32).to_numpy(), offsets
+        _flat(lists["hashes"], pl.UInt64), cache_codes(calls, "evidence"), offsets
     )
     counts = bounded_counts(_flat(lists["counts"], pl.Int64), offsets, calls["input_tokens"].to_numpy())
     return Blocks(numbers, offsets, counts, int(distinct))

@@ -18,8 +18,8 @@ Rules. Calls that generate text, with input above 0; statistics need `MINIMUM_CA
         trimming it would have cost the lower price for all of it. Excess money is the difference on the
         whole input.
 One call may break several rules: rules overlap and are not to be added up.
-Excess money of the other rules: excess x what the call paid per input token, cache reads at their own price (none
-where they are unknown).
+Excess money of the other rules: excess x what the call paid per input token, cache reads at their own price
+(none where they are unknown).
 An estimate of what trimming saves: it can't be known from a log which part of a prompt would go.
 """
 
@@ -77,19 +77,18 @@ def oversize(
     """
     calls = served_calls(requests).filter(pl.col("generating") & (pl.col("input_tokens") > 0))
     calls = with_unit_prices(calls, prices, ("input", "cache_read")).with_columns(*_app())
-    thresholds = [_outliers(calls), _large_for_task(calls)]
+    rules = [
+        ("outlier", _LEAF, _outliers(calls)),
+        ("input_output_ratio", _APP, _large_for_task(calls)),
+    ]
     if contexts is not None:
-        thresholds.append(_near_context(calls, contexts))
+        rules.append(("context_share", _LEAF, _near_context(calls, contexts)))
     parts = [
-        _summed(calls, threshold, rule, keys, _excess_usd())
-        for threshold, (rule, keys) in zip(
-            thresholds,
-            (("outlier", _LEAF), ("input_output_ratio", _APP), ("context_share", _LEAF)),
-            strict=False,
-        )
+        _summed(calls.join(thresholds, on=keys, nulls_equal=True), rule, keys, _excess_usd())
+        for rule, keys, thresholds in rules
     ]
     if cliffs is not None:
-        parts.append(_beyond_cliffs(calls, cliffs))
+        parts.append(_summed(_past_cliffs(calls, cliffs), "price_cliff", _LEAF, _cliff_usd()))
     return pl.concat(parts).sort("scope", "rule")
 
 
@@ -170,25 +169,29 @@ def _excess_usd() -> pl.Expr:
     return ((paid * pl.col("excess_tokens")) / tokens).cast(MONEY)
 
 
-def _beyond_cliffs(calls: pl.DataFrame, cliffs: pl.DataFrame) -> pl.DataFrame:
-    priced = calls.join(cliffs, on=["provider", "model"], how="inner", nulls_equal=True)
-    near = priced.filter(
-        pl.col("input_tokens") <= pl.col("cliff_tokens") * (100 + CLIFF_MARGIN_PERCENT) // 100
+def _past_cliffs(calls: pl.DataFrame, cliffs: pl.DataFrame) -> pl.DataFrame:
+    """Calls of priced models; `threshold_tokens` is the highest cliff below their input, if it is near."""
+    steps = cliffs.sort("cliff_tokens").with_columns(threshold_tokens="cliff_tokens")
+    known = calls.join(cliffs.select("provider", "model").unique(), on=["provider", "model"], how="semi")
+    passed = known.sort("input_tokens").join_asof(
+        steps,
+        left_on="input_tokens",
+        right_on="cliff_tokens",
+        by=["provider", "model"],
+        strategy="backward",
+        allow_exact_matches=False,
+        check_sortedness=False,  # both are sorted just above; Polars can't check this within groups
     )
-    dearer = pl.max_horizontal(
-        pl.col("input_usd_above") - pl.col("usd_per_input_token"), pl.lit(0).cast(MONEY)
-    )
-    # Providers of one model may have different cliffs; the scope reports the lowest, each call is held to
-    # its own.
-    thresholds = near.group_by(_LEAF).agg(pl.col("cliff_tokens").min().alias("threshold_tokens"))
-    above = near.filter(pl.col("input_tokens") > pl.col("cliff_tokens"))
-    return _summed(above, thresholds, "price_cliff", _LEAF, (pl.col("input_tokens") * dearer).cast(MONEY))
+    near = pl.col("input_tokens") <= pl.col("threshold_tokens") * (100 + CLIFF_MARGIN_PERCENT) // 100
+    return passed.with_columns(threshold_tokens=pl.when(near).then("threshold_tokens"))
 
 
-def _summed(
-    calls: pl.DataFrame, thresholds: pl.DataFrame, rule: str, keys: list[str], excess_usd: pl.Expr
-) -> pl.DataFrame:
-    judged = calls.join(thresholds, on=keys, how="inner", nulls_equal=True)
+def _cliff_usd() -> pl.Expr:
+    dearer = pl.col("input_usd_above") - pl.col("usd_per_input_token")
+    return (pl.col("input_tokens") * pl.max_horizontal(dearer, pl.lit(0).cast(MONEY))).cast(MONEY)
+
+
+def _summed(judged: pl.DataFrame, rule: str, keys: list[str], excess_usd: pl.Expr) -> pl.DataFrame:
     judged = judged.with_columns(excess_tokens=(pl.col("input_tokens") - pl.col("threshold_tokens")).clip(0))
     judged = judged.with_columns(excess_usd=pl.when(pl.col("excess_tokens") > 0).then(excess_usd))
     over = pl.col("excess_tokens") > 0
@@ -196,7 +199,7 @@ def _summed(
     return (
         judged.group_by(keys)
         .agg(
-            pl.col("threshold_tokens").first(),
+            pl.col("threshold_tokens").filter(over).min(),
             pl.col("input_tokens").median().round().cast(pl.Int64).alias("typical_tokens"),
             over.sum().cast(pl.Int64).alias("requests"),
             pl.col("input_tokens").filter(over).sum(),

@@ -30,7 +30,7 @@ import numpy as np
 import polars as pl
 
 from parsers.records import MONEY
-from pipelines.waste.blocks import cache_keys, flat_blocks
+from pipelines.waste.blocks import cache_codes, flat_blocks
 from pipelines.waste.caching_rules import CachingRule, with_rules
 from pipelines.waste.evidence import EXACT, LEVELS, served_calls
 from pipelines.waste.row_prices import with_unit_prices
@@ -68,15 +68,14 @@ def repeated_prefixes(
 
     """
     calls = with_rules(served_calls(requests), rules).with_row_index("call")
-    calls = calls.join(_measured(calls), on="call", how="left", maintain_order="left")
+    for measured in (_measured(calls), _repeated_prompts(calls), _session_upper_bounds(calls)):
+        calls = calls.join(measured, on="call", how="left", maintain_order="left")
     calls = calls.drop("prefix_hashes", "prefix_token_counts")
     calls = with_unit_prices(calls, prices, _METERS)
     cacheable = pl.when("generating").then("reusable_tokens")
     calls = calls.with_columns(
         cacheable_tokens=cacheable,
         missed_tokens=(cacheable - pl.col("cache_read_tokens")).clip(lower_bound=0),
-        repeated_prompt=_repeated_prompt(),
-        upper_bound_tokens=_session_upper_bound(),
     )
     return calls.with_columns(missed_usd=_missed_usd()).drop("call")
 
@@ -183,17 +182,28 @@ def _missed_usd() -> pl.Expr:
     )
 
 
-def _repeated_prompt() -> pl.Expr:
-    same = ["prompt_hash", *(key.meta.output_name() for key in cache_keys())]
-    answered_at = pl.col("ended_us").shift(1).cum_min().over(same)
-    return pl.when(pl.col("prompt_hash").is_not_null()).then(
-        (answered_at <= pl.col("started_us")).fill_null(value=False)
+def _repeated_prompts(calls: pl.DataFrame) -> pl.DataFrame:
+    hashed = calls.filter(pl.col("prompt_hash").is_not_null())
+    if hashed.is_empty():
+        return pl.DataFrame(schema={"call": pl.UInt32, "repeated_prompt": pl.Boolean})
+    from pipelines.waste.block_kernels import answered_before, number_blocks
+
+    each = np.arange(hashed.height + 1)
+    numbers, distinct = number_blocks(hashed["prompt_hash"].to_numpy(), cache_codes(hashed), each)
+    repeated = answered_before(
+        numbers, distinct, hashed["started_us"].to_numpy(), hashed["ended_us"].to_numpy()
     )
+    return pl.DataFrame([hashed["call"], pl.Series("repeated_prompt", repeated)])
 
 
-def _session_upper_bound() -> pl.Expr:
+def _session_upper_bounds(calls: pl.DataFrame) -> pl.DataFrame:
+    key = ["session_id", "provider", "model"]
+    # Sorting and looking one row back takes a fraction of the time of a window per session.
+    turns = calls.filter(pl.col("session_id").is_not_null()).sort(key, maintain_order=True)
+    same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(1)) for name in key)
+
     def before(name: str) -> pl.Expr:
-        return pl.col(name).shift(1).over("session_id", "provider", "model")
+        return pl.when(same).then(pl.col(name).shift(1))
 
     tokens = pl.col("input_tokens")
     # Without the output of the call before, all of the input may have been sent: the bound stays a bound.
@@ -206,6 +216,10 @@ def _session_upper_bound() -> pl.Expr:
         (before("ready_us") <= pl.col("started_us")) & alive & grew & (stepped >= pl.col("minimum_tokens"))
     )
     bound = (stepped - pl.col("cache_read_tokens").fill_null(0)).clip(lower_bound=0)
-    return pl.when((pl.col("evidence") == "session") & pl.col("generating")).then(
-        pl.when(reusable.fill_null(value=False)).then(bound).otherwise(0)
+    estimated = (pl.col("evidence") == "session") & pl.col("generating")
+    return turns.select(
+        "call",
+        pl.when(estimated)
+        .then(pl.when(reusable.fill_null(value=False)).then(bound).otherwise(0))
+        .alias("upper_bound_tokens"),
     )

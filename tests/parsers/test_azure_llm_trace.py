@@ -1,4 +1,4 @@
-"""Azure traces: the releases' ways to write time, broken rows, and the published figures of the real files."""
+"""Azure traces: how the releases write time, broken rows, and the published figures of the real files."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 
 
 def mapped(text: str, source: str = "AzureLLMInferenceTrace_conv.csv") -> pl.DataFrame:
-    raw = pl.read_csv(text.encode(), infer_schema=False).with_row_index(LINE := "source_line", 2)
-    return FORMAT.map(raw.with_columns(pl.col(LINE).cast(pl.Int64)), Context(source, PromptHasher(b"key")))
+    raw = pl.read_csv(text.encode(), infer_schema=False)
+    raw = raw.with_columns(source_line=pl.int_range(2, raw.height + 2, dtype=pl.Int64))
+    return FORMAT.map(raw, Context(source, PromptHasher(b"key")))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_recognised_by_its_header_only():
     ("service", "rows", "medians"), [("code", 8_819, (None, 13)), ("conv", 19_366, (1_020, 129))]
 )
 def test_published_rows_and_medians(shared, service, rows, medians):
-    """Rows: the data set's notebook. Medians: Splitwise (ISCA'24), III-B; its 1,500 for code prompts is rounded."""
+    """Rows: the data set's notebook. Medians: Splitwise (ISCA'24), III-B (code prompts: rounded)."""
     path = shared / "data/azure2023" / f"AzureLLMInferenceTrace_{service}.csv"
     frame = mapped(path.read_text(), path.name)
     assert frame.height == rows

@@ -1,4 +1,4 @@
-"""The generic mapping file: what it reads, what it refuses, and that every error names file, key and remedy."""
+"""The generic mapping file: what it reads and refuses, and that every error names file, key and remedy."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
+import duckdb
 import polars as pl
 import pytest
 
@@ -50,10 +51,8 @@ def from_json(fmt, tmp_path, *lines):
     text = "\n".join(json.dumps({"ts": "1710000000"} | line) for line in lines)
     (tmp_path / "log.jsonl").write_text(text)
     columns = {name: duckdb_structure(kind) for name, kind in fmt.structure.items()}
-    import duckdb
-
-    sql = f"SELECT * FROM read_json('{tmp_path / 'log.jsonl'}', format = 'newline_delimited', columns = {columns})"
-    raw = duckdb.connect().sql(sql).pl()
+    arguments = f"format = 'newline_delimited', columns = {columns}"
+    raw = duckdb.connect().sql(f"SELECT * FROM read_json('{tmp_path / 'log.jsonl'}', {arguments})").pl()
     raw = raw.with_columns(source_line=pl.int_range(1, raw.height + 1, dtype=pl.Int64))
     return fmt.map(raw, context(text))
 
@@ -514,10 +513,10 @@ def test_a_wrong_file_is_one_line_that_names_file_key_and_remedy(load, text, exp
 
 
 def test_an_absent_or_binary_mapping_file(tmp_path):
-    with pytest.raises(SiteConfigError, match="none.toml: the mapping file can't be read"):
+    with pytest.raises(SiteConfigError, match=r"none\.toml: the mapping file can't be read"):
         load_mapping(tmp_path / "none.toml")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(SiteConfigError, match="binary.toml: the mapping file can't be read"):
+    with pytest.raises(SiteConfigError, match=r"binary\.toml: the mapping file can't be read"):
         load_mapping(tmp_path / "binary.toml")
 
 

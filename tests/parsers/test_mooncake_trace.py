@@ -1,4 +1,4 @@
-"""Mooncake-style traces: lengths, blocks of the prefix, look-alikes, and the published figures of the real file."""
+"""Mooncake-style traces: lengths, prefix blocks, look-alikes, the published figures of the real file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nvidia-smi CSV: units, missing values, local time, devices without a name, and the captures of real GPUs."""
+"""nvidia-smi CSV: units, missing values, local time, devices without a name, captures of real GPUs."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_gpus_without_a_name_are_told_apart_by_their_order_so_that_power_adds_up
     st.sampled_from([", ", ",", '","']),
 )
 def test_values_equal_those_of_a_plain_reading(samples, with_units, separator):
-    """With and without units, whatever the separator; a device's second line in one instant is not a sample."""
+    """With and without units, any separator; a device's second line in one instant is no sample."""
     quote = '"' if separator == '","' else ""
     watt, percent, mib = (" W", " %", " MiB") if with_units else ("", "", "")
     text, expected = [HEADER if with_units else "timestamp,uuid,power.draw,utilization.gpu,memory.used"], {}

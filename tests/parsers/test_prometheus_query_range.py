@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from itertools import pairwise
 
 import polars as pl
 import pytest
@@ -41,9 +42,7 @@ def series(values, **labels):
 def increase(rows, column):
     """What a counter grew by, restarts included: the sum of its growths, and of what it has after falling."""
     values = rows.sort("at")[column].drop_nulls().to_list()
-    return sum(
-        now - before if now >= before else now for before, now in zip(values, values[1:], strict=False)
-    )
+    return sum(now - before if now >= before else now for before, now in pairwise(values))
 
 
 @pytest.fixture(scope="module")

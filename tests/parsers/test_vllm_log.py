@@ -1,4 +1,4 @@
-"""vLLM server logs: the recorded log adds up to the engine's own counter; clocks, windows and hostile text."""
+"""vLLM server logs: the recorded log adds up to the engine's counter; clocks, windows, hostile text."""
 
 from __future__ import annotations
 

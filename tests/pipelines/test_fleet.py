@@ -1,4 +1,4 @@
-"""fleet.toml: what it may say, what stands where it says nothing, and errors that name file, key and remedy."""
+"""fleet.toml: what it may say, what stands where it says nothing, and errors with file, key and remedy."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def test_drivers_device_names_are_matched():
 
 
 def test_an_unknown_accelerator_is_an_error_with_the_closest_names():
-    with pytest.raises(SiteConfigError, match="'H1O0'.*H100 SXM5 80GB"):
+    with pytest.raises(SiteConfigError, match=r"'H1O0'.*H100 SXM5 80GB"):
         find_accelerator("H1O0", where="fleet.toml: pools[1].accelerator")
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parsers.records import REQUESTS
 from pipelines.costs.calls import price_keys
 from pipelines.costs.lines import cost_lines
 from pipelines.costs.totals import totals
@@ -357,3 +358,28 @@ def test_the_tier_is_chosen_by_the_whole_prompt_b045(make_requests):
         "output_tokens": 0,
     }
     assert usd(lines_of(make_requests(call))) == D("0.0000004") * 100_000 + D("0.00000004") * 200_000
+
+
+def test_recorded_gateway_spend_is_found_again_to_the_last_digit(shared):
+    """LiteLLM's own spend log: what it states is the cost, and its gpt-4o cost is the list price."""
+    spend = pl.read_csv(shared / "data/real/litellm/LiteLLM_SpendLogs.csv.gz", infer_schema=False)
+    stated = spend.select(
+        pl.lit("litellm").alias("source_format"),
+        pl.lit("spend").alias("source_file"),
+        pl.int_range(1, pl.len() + 1).alias("source_line"),
+        pl.col("startTime").str.slice(0, 19).str.to_datetime(time_zone="UTC").alias("started_at"),
+        pl.col("custom_llm_provider").alias("provider"),
+        pl.col("model").alias("model_served"),
+        pl.when(pl.col("status") == "success").then(pl.lit("ok")).otherwise(pl.lit("error")).alias("status"),
+        pl.lit("reported").alias("usage_origin"),
+        pl.col("prompt_tokens").alias("input_tokens"),
+        pl.col("completion_tokens").alias("output_tokens"),
+        (pl.col("cache_hit") == "True").alias("response_cache_hit"),
+        pl.col("spend").cast(pl.Float64).round(12).cast(pl.Decimal(38, 12)).alias("cost_reported"),
+    )
+    billed = stated.filter((pl.col("cost_reported") > 0) & ~pl.col("response_cache_hit"))
+    lines = lines_of(REQUESTS.conform(stated).lazy())
+    assert usd(lines.filter(pl.col("basis") == "reported")) == billed["cost_reported"].sum()
+    gpt = lines.filter((pl.col("model") == "openai/gpt-4o") & (pl.col("basis") == "reported"))
+    listed = {"input": D("0.0000025"), "output": D("0.00001")}
+    assert usd(gpt) == sum(row["quantity"] * listed[row["meter"]] for row in gpt.iter_rows(named=True))

@@ -159,7 +159,7 @@ calls = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(rows=st.lists(calls, min_size=1, max_size=12))
 def test_no_window_of_a_minute_beats_the_claimed_one(facts, rows):
     """Tokens in every whole-second window, call by call, from the placed work; the claim is as high as any."""

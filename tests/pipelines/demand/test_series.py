@@ -30,7 +30,7 @@ def series(requests):
     return minute_series(requests, coverage(requests))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(rows=st.lists(calls, min_size=1, max_size=15))
 def test_minutes_hold_every_token_and_every_call_once(facts, rows):
     requests = facts(*rows)
@@ -54,7 +54,7 @@ def test_minutes_hold_every_token_and_every_call_once(facts, rows):
     assert minutes.filter(pl.col("concurrency_mean") > pl.col("concurrency_max") + 1e-9).is_empty()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(rows=st.lists(calls, min_size=1, max_size=12))
 def test_mean_concurrency_follows_littles_law(facts, rows):
     """Calls in flight, added over all minutes, are the time that calls spent."""

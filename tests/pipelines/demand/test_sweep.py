@@ -20,7 +20,7 @@ spreads = st.lists(st.tuples(instants, instants, amounts), min_size=1, max_size=
 holdings = st.lists(st.tuples(instants, instants, instants, amounts, amounts), min_size=1, max_size=20).map(
     lambda rows: [(*sorted((a, b, c)), base, growth) for a, b, c, base, growth in rows]
 )
-quick = settings(max_examples=150, deadline=None)
+quick = settings(max_examples=80, deadline=None)
 
 
 def columns(rows):

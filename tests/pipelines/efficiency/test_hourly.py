@@ -1,4 +1,4 @@
-"""MFU, MBU and tokens per joule by hour: against plain sums, with gaps, duplicates, unknowns and quiet hours."""
+"""MFU, MBU and tokens per joule by hour: plain sums, gaps, duplicates, unknowns and quiet hours."""
 
 from __future__ import annotations
 

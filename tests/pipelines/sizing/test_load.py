@@ -54,11 +54,18 @@ TOKENS = {"input_tokens": 1000, "cache_read_tokens": 400, "output_tokens": 50}
 
 def test_a_pool_gathers_its_models_and_api_models_stand_alone():
     found = demand_summary(
-        requests(TOKENS, TOKENS | {"model_served": "hosted_vllm/qwen3-8b"}, TOKENS | {"model_served": "gpt-4o"},
-                 TOKENS | {"model_served": None, "model_requested": "qwen3-32b"}, TOKENS | {"status": "error"},
-                 TOKENS | {"response_cache_hit": True}),
-        peaks(), DAY, FLEET,
-    )  # fmt: skip
+        requests(
+            TOKENS,
+            TOKENS | {"model_served": "hosted_vllm/qwen3-8b"},
+            TOKENS | {"model_served": "gpt-4o"},
+            TOKENS | {"model_served": None, "model_requested": "qwen3-32b"},
+            TOKENS | {"status": "error"},
+            TOKENS | {"response_cache_hit": True},
+        ),
+        peaks(),
+        DAY,
+        FLEET,
+    )
     by_pool = {load.pool: load for load in found}
     assert set(by_pool) == {"small", "gpt-4o", "qwen3-32b"}
     small = by_pool["small"]

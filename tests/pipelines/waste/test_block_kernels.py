@@ -131,8 +131,8 @@ def test_a_run_of_uses_is_charged_one_write():
 
     def charged(read, written):
         result = prefixes_seen(
-            numbers, 2, offsets, counts, inputs, started, ready, np.arange(5), np.array(read), np.array(written),
-            np.zeros(5, np.int64), np.ones(5, np.int64), np.full(5, 50),
+            numbers, 2, offsets, counts, inputs, started, ready, np.arange(5),
+            np.array(read), np.array(written), np.zeros(5, np.int64), np.ones(5, np.int64), np.full(5, 50),
         )  # fmt: skip
         return result[3].tolist()
 

@@ -87,7 +87,8 @@ def test_share_of_context_and_price_cliff(requests_of, prices_of):
     cliffs = pl.DataFrame(
         [("openai", "gpt-4o", 200_000, Decimal("0.000004"))], schema=CLIFFS_SCHEMA, orient="row"
     )
-    rows = oversize(frame.lazy(), prices_of(frame, input="2"), contexts, cliffs)
+    more = pl.DataFrame([("openai", "gpt-4o", 100, Decimal("0.000003"))], schema=CLIFFS_SCHEMA, orient="row")
+    rows = oversize(frame.lazy(), prices_of(frame, input="2"), contexts, pl.concat([cliffs, more]))
     assert rows.select("rule", "threshold_tokens", "requests", "excess_tokens", "excess_usd").rows() == [
         ("context_share", 200_000, 2, 31_000, Decimal("0.062")),
         ("price_cliff", 200_000, 1, 1_000, Decimal("0.402")),

@@ -1,4 +1,4 @@
-"""Repetition and cache curve over rows of the contract: evidence, rules, money, scopes, and a public trace."""
+"""Repetition and cache curve over rows of the contract: evidence, rules, money, scopes, a public trace."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def scope(frame: pl.DataFrame, name: str) -> dict[str, object]:
 
 
 def test_mooncake_trace_has_its_three_ratios(shared, no_prices):
-    """Block ratio = 1 - unique / total, since the trace's ids are chained; the others by their definitions."""
+    """Block ratio = 1 - unique / total, since the ids are chained; the others by their definitions."""
     path = shared / "data" / "mooncake" / "conversation_trace.jsonl.gz"
     with gzip.open(path, "rt") as lines:
         trace = [json.loads(line) for line in lines]
@@ -68,7 +68,7 @@ def test_mooncake_trace_has_its_three_ratios(shared, no_prices):
     calls = repeated_prefixes(frame.lazy(), no_prices, RULES)
     measured = scope(repetition(calls), "all")
     names = ("block_hit_ratio", "token_hit_ratio", "mean_request_hit_ratio")
-    print({name: round(measured[name], 4) for name in names})
+    print({name: round(measured[name], 4) for name in names})  # noqa: T201  (pytest -s shows them)
     assert measured["block_hit_ratio"] == pytest.approx(1 - len(seen) / total, abs=1e-12)
     assert measured["token_hit_ratio"] == pytest.approx(sum(hit_tokens) / inputs.sum(), abs=1e-12)
     assert measured["mean_request_hit_ratio"] == pytest.approx(np.mean(hit_tokens / inputs), abs=1e-12)
@@ -126,7 +126,7 @@ def test_twin_in_flight_is_seen_but_not_missed(requests_of, no_prices):
 
 
 def test_missed_is_net_of_cache_writes_where_they_are_charged(requests_of, prices_of):
-    """Anthropic: writing costs 1.25 x input once; 2048 x (3 - 0.3) - 2048 x 0.75, then 2048 x 2.7, in USD per million."""
+    """Anthropic writes at 1.25 x input, once: 2048 x (3 - 0.3) - 2048 x 0.75, then 2048 x 2.7, per million."""
     row = {**chain("a", "b"), "provider": "anthropic", "model_served": "claude-sonnet-4-5"}
     frame = requests_of([row, row, row])
     prices = prices_of(frame, "anthropic", "claude-sonnet-4-5", input="3", cache_read="0.3")
@@ -174,7 +174,8 @@ def test_levels_of_evidence(requests_of, no_prices):
     )
     calls = repeated_prefixes(frame.lazy(), no_prices, RULES)
     assert calls["evidence"].to_list() == [
-        "hash_chain", "prompt_hash", "prompt_hash", "prompt_hash", "session", "session", "none", "none", "none"
+        "hash_chain", "prompt_hash", "prompt_hash", "prompt_hash", "session", "session",
+        "none", "none", "none",
     ]  # fmt: skip
     assert calls["seen_before_tokens"].to_list() == [0, 0, 1034, 0, None, None, None, None, None]
     row = scope(repetition(calls), "all")

@@ -1,0 +1,66 @@
+"""`tokenworks audit`: the same assets as the scheduled pipeline, run once in this process over a week of logs.
+
+Belongs here: the two runs (land, then everything that depends on which days the files hold) and their errors. Does not
+belong here: the command line (`cli.py`), any computing (the stages).
+"""
+
+from __future__ import annotations
+
+import threading
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from parsers.errors import NothingToAuditError, TokenworksError, UnknownFormatError
+from parsers.records import RECORD_TABLES
+from pipelines.reporting.write import Report, report_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pipelines.ingest.land import Landing
+    from pipelines.site import Site
+
+
+def run_audit(site: Site, on_step: Callable[[str], None] = lambda _: None) -> Report:
+    """Run the whole flow.
+
+    Args:
+        site: sources, data folder, fleet, window, report folder.
+        on_step: told the name of each step as it begins.
+
+    Raises:
+        UnknownFormatError: no file is of a known format.
+        NothingToAuditError: the files hold no usable row.
+        CheckFailedError: a blocking check failed.
+
+    """
+    from pipelines.definitions import run_in_process
+
+    _preload()
+    run_in_process(site, None, on_step)
+    chosen = site.chosen()
+    days = sorted({day for table in RECORD_TABLES for day in chosen.days(table)})
+    if not days:
+        raise _nothing(site.landings())
+    run_in_process(site, (days[0], days[-1]), on_step)
+    return report_of(site)
+
+
+def _nothing(landings: list[Landing]) -> TokenworksError:
+    """Why there is nothing to audit: the first file's own problem where no file could be read."""
+    problems = [item.problem for item in landings if item.problem]
+    if len(landings) == 1 and problems and not landings[0].format:
+        return UnknownFormatError(problems[0])
+    unknown = sum(1 for item in landings if not item.format)
+    rejects = sum(item.rejects for item in landings)
+    first = f" The first problem: {problems[0]}" if problems else ""
+    return NothingToAuditError(
+        f"{len(landings)} files were read, none holds a usable row "
+        f"({unknown} of no known format, {rejects} rejected lines).{first}",
+        remedy="`tokenworks sniff FILE` says what a file is; `tokenworks formats` lists what can be read",
+    )
+
+
+def _preload() -> None:
+    """Import Great Expectations while files are read: it takes long, and reading leaves the interpreter idle."""
+    threading.Thread(target=import_module, args=("great_expectations.expectations",), daemon=True).start()

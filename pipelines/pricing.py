@@ -1,0 +1,57 @@
+"""Prices and context lengths of the models that a log names, as frames for the stages.
+
+Belongs here: asking `warehouse/prices.py` and `warehouse/catalogue.py` for what occurs in the requests. Does not belong
+here: price data and rules of matching (there), costs (`pipelines/costs/`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from pipelines.costs.calls import price_keys
+from pipelines.waste.oversize import CLIFFS_SCHEMA, CONTEXTS_SCHEMA
+from pipelines.waste.row_prices import PRICES_SCHEMA
+from warehouse.catalogue import find_model
+from warehouse.prices import unit_prices
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def prices_of(requests: pl.LazyFrame) -> pl.DataFrame:
+    """UNIT_PRICES of every provider, model, day and processing that occurs."""
+    return unit_prices(price_keys(requests))
+
+
+def base_prices(prices: pl.DataFrame) -> pl.DataFrame:
+    """Standard prices below any context tier: what waste is valued at."""
+    standard = prices.filter(pl.col("processing") == "standard", pl.col("context_tier_start") == 0)
+    return standard.select(PRICES_SCHEMA.names())
+
+
+def price_cliffs(prices: pl.DataFrame) -> pl.DataFrame:
+    """Input lengths above which every input token costs more (the latest day's price)."""
+    tiers = prices.filter(
+        pl.col("processing") == "standard", pl.col("meter") == "input", pl.col("context_tier_start") > 0
+    )
+    latest = tiers.sort("day").group_by("provider", "model", "context_tier_start", maintain_order=True).last()
+    return latest.select(
+        "provider",
+        "model",
+        pl.col("context_tier_start").alias("cliff_tokens"),
+        pl.col("usd_per_token").alias("input_usd_above"),
+    ).cast(dict(CLIFFS_SCHEMA))
+
+
+def context_lengths(requests: pl.LazyFrame) -> pl.DataFrame:
+    """Context length of each model that the catalogue knows."""
+    found = ((name, model.context) for name in log_models(requests) if (model := find_model(name)) is not None)
+    return pl.DataFrame([row for row in found if row[1]], schema=CONTEXTS_SCHEMA, orient="row")
+
+
+def log_models(requests: pl.LazyFrame) -> Iterable[str]:
+    """Names of the models that answered, as the log writes them."""
+    name = pl.coalesce("model_served", "model_requested").alias("model")
+    return requests.select(name.drop_nulls().unique()).collect()["model"].sort().to_list()

@@ -1,0 +1,128 @@
+"""What a reader must know of the data: checks that ran, what was dropped, what is unknown.
+
+Belongs here: the rows of DATA_QUALITY. Does not belong here: the checks themselves (`suites.py`), their running
+(`checks.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from parsers.records import FILES, REQUESTS
+from pipelines.costs.compare import price_disagreement
+from pipelines.ingest.duplicates import DroppedDoubles
+from pipelines.pricing import prices_of
+from pipelines.suites import Outcome
+from warehouse.store import replacing
+from warehouse.tables import COST_LINES, COVERAGE, DATA_QUALITY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from pipelines.site import Site
+    from warehouse.store import Warehouse
+
+_SEVERITY = {"critical": "error", "warning": "warning"}
+
+
+def remember_outcomes(warehouse: Warehouse, table: str, outcomes: Sequence[Outcome]) -> None:
+    """Keep what became of a suite, for the report."""
+    with replacing(_outcomes_file(warehouse, table)) as path:
+        path.write_text(json.dumps([asdict(item) for item in outcomes]), encoding="utf-8")
+
+
+def _outcomes_file(warehouse: Warehouse, table: str) -> Path:
+    return (warehouse.marts or warehouse.home) / "marts" / f"{table}.checks.json"
+
+
+def data_quality(site: Site) -> pl.DataFrame:
+    """Rows of DATA_QUALITY: failed checks first, then what the reader must know."""
+    rows = [*_checks(site.warehouse), *_files(site), *_unknowns(site), *_money(site)]
+    frame = pl.DataFrame(rows, schema=DATA_QUALITY.schema, orient="row")
+    return frame.sort("passed", "severity", maintain_order=True)
+
+
+def _row(check: str, severity: str, passed: bool, detail: str) -> dict[str, Any]:  # noqa: FBT001 - a row's value
+    return {"check": check, "severity": severity, "passed": passed, "detail": detail}
+
+
+def _checks(warehouse: Warehouse) -> Iterator[dict[str, Any]]:
+    """Every failed rule by itself; the passed ones of a table as one line."""
+    for path in sorted(((warehouse.marts or warehouse.home) / "marts").glob("*.checks.json")):
+        outcomes = [Outcome(**item) for item in json.loads(path.read_text(encoding="utf-8"))]
+        for item in outcomes:
+            if not item.passed:
+                yield _row(item.check, _SEVERITY[item.severity], passed=False, detail=item.detail)
+        table = path.name.removesuffix(".checks.json")
+        passed = sum(item.passed for item in outcomes)
+        yield _row(f"{table}: rules of the contract", "error", passed == len(outcomes), f"{passed} of {len(outcomes)} hold")
+
+
+def _files(site: Site) -> Iterator[dict[str, Any]]:
+    files = site.warehouse.read(FILES)
+    lines, rows, rejects, other = (int(files[name].sum()) for name in ("lines", "rows", "rejects", "other_lines"))
+    yield _row(
+        "every line is accounted for",
+        "error",
+        lines == rows + rejects + other,
+        f"{lines:,} lines = {rows:,} rows + {rejects:,} rejects + {other:,} other",
+    )
+    share = rejects / lines if lines else 0.0
+    yield _row("rejected lines", "warning", share <= 0.01, f"{rejects:,} of {lines:,} lines ({share:.2%}) could not be read")
+    unread = files.filter(pl.col("problem").is_not_null())
+    shown = "; ".join(unread["problem"].head(5).to_list())
+    yield _row(
+        "files that could be read whole",
+        "warning",
+        unread.is_empty(),
+        f"{files.height - unread.height:,} of {files.height:,} files" + (f". Not: {shown}" if shown else ""),
+    )
+    copies = files.filter(pl.col("copy_of").is_not_null()).height
+    doubles = int(DroppedDoubles(site.warehouse).by_format()["rows"].sum())
+    yield _row(
+        "doubles", "info", passed=True, detail=f"{copies:,} copies of files left out, {doubles:,} rows seen twice dropped"
+    )
+    gaps = site.warehouse.read(COVERAGE).filter("is_gap").height
+    yield _row("gaps in the data", "warning", gaps == 0, f"{gaps} stretches of the window have no data and should")
+
+
+def _unknowns(site: Site) -> Iterator[dict[str, Any]]:
+    served = site.warehouse.scan(REQUESTS).filter(pl.col("status").is_in(["ok", "cancelled"]))
+    names = {
+        "token counts": pl.col("usage_origin") != "missing",
+        "cache reads": pl.col("cache_read_tokens").is_not_null(),
+        "durations": pl.col("duration_ms").is_not_null(),
+        "time to first token": pl.col("ttft_ms").is_not_null(),
+        "team": pl.col("team").is_not_null(),
+        "prompt hashes": pl.col("prefix_hashes").is_not_null() | pl.col("prompt_hash").is_not_null(),
+    }
+    known = served.select(pl.len().alias("n"), *(rule.sum().alias(name) for name, rule in names.items()))
+    counts = known.collect(engine="streaming").row(0, named=True)
+    for name in names:
+        total, have = counts["n"], counts[name]
+        yield _row(f"served calls with known {name}", "info", have == total, f"{have:,} of {total:,}")
+    flags = site.warehouse.scan(REQUESTS).select(pl.col("flags").explode().drop_nulls()).collect()["flags"]
+    for flag, count in flags.value_counts(sort=True).iter_rows():
+        yield _row(f"flag {flag}", "info", passed=False, detail=f"{count:,} rows were repaired, assumed or look wrong so")
+
+
+def _money(site: Site) -> Iterator[dict[str, Any]]:
+    lines = site.warehouse.read(COST_LINES)
+    unpriced = int(lines.filter(pl.col("basis") == "unpriced").group_by("meter").agg(pl.col("requests").sum())["requests"].sum())
+    yield _row("calls with a price", "warning", unpriced == 0, f"{unpriced:,} calls have no known price and are in no total")
+    requests = site.warehouse.scan(REQUESTS)
+    apart = price_disagreement(requests, prices_of(requests)).filter(
+        pl.col("reported_to_list_ratio").is_not_null() & ((pl.col("reported_to_list_ratio") - 1).abs() > 0.01)
+    )
+    shown = "; ".join(f"{row['model']}: x{row['reported_to_list_ratio']:.3g}" for row in apart.head(5).to_dicts())
+    yield _row(
+        "reported costs agree with list prices",
+        "warning",
+        apart.is_empty(),
+        f"{apart.height} models differ by more than 1 %" + (f" ({shown})" if shown else ""),
+    )

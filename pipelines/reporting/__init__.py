@@ -1,0 +1,1 @@
+"""The last step: published marts become audit.json and audit.html."""

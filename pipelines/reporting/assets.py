@@ -1,0 +1,15 @@
+"""Dagster asset of the report. Thin; the work is in `write.py`."""
+
+import dagster as dg
+
+from pipelines.reporting.write import write_report
+from pipelines.site import Site
+
+
+@dg.asset(group_name="report", deps=["published_marts"], description="audit.html and audit.json.")
+def audit_report(site: dg.ResourceParam[Site]) -> dg.MaterializeResult:
+    report = write_report(site, title=", ".join(site.sources))
+    return dg.MaterializeResult(metadata={"page": dg.MetadataValue.path(str(report.html)), "decision": report.decision.headline})
+
+
+ASSETS = (audit_report,)

@@ -1,0 +1,60 @@
+"""Write the report of a site from its marts.
+
+Belongs here: gathering what `reports/` needs, and writing its two files whole. Does not belong here: their content.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from parsers.records import FILES
+from pipelines.ingest.duplicates import DroppedDoubles
+from reports.audit_json import AuditInputs, audit_document
+from reports.decision import Decision, decision
+from reports.page import render
+from warehouse.store import replacing
+from warehouse.tables import MARTS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pipelines.site import Site
+
+
+@dataclass(frozen=True)
+class Report:
+    """Where the report lies, and what it decides."""
+
+    html: Path
+    json: Path
+    decision: Decision
+
+
+def report_of(site: Site) -> Report:
+    """The report that was written last."""
+    machine = site.report_folder / "audit.json"
+    document = json.loads(machine.read_text(encoding="utf-8"))
+    return Report(site.report_folder / "audit.html", machine, decision(document))
+
+
+def write_report(site: Site, title: str) -> Report:
+    """Write `audit.json` and `audit.html` into the site's report folder."""
+    warehouse = site.warehouse
+    inputs = AuditInputs(
+        title=title,
+        files=warehouse.read(FILES),
+        duplicates=DroppedDoubles(warehouse).by_format(),
+        fleet={**site.fleet.model_dump(mode="json"), "basis": list(site.fleet.basis)} if site.fleet_path else None,
+        window=warehouse.window,
+        **{table.name: warehouse.read(table) for table in MARTS},
+    )
+    document = audit_document(inputs)
+    decided = decision(document)
+    html, machine = site.report_folder / "audit.html", site.report_folder / "audit.json"
+    with replacing(machine) as path:
+        path.write_text(json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False), encoding="utf-8")
+    with replacing(html) as path:
+        path.write_text(render(document, inputs, decided), encoding="utf-8")
+    return Report(html, machine, decided)

@@ -1,0 +1,42 @@
+"""Dagster resources: they read the environment when a run starts, and hand out plain objects.
+
+Belongs here: wrapping what stands elsewhere: a site (`pipelines/site.py`), a table (`parsers/records.py`).
+Concept: https://docs.dagster.io/guides/build/external-resources
+"""
+
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+import polars as pl
+
+from parsers.records import Table
+from pipelines.site import Site, SiteSettings
+
+
+class SiteFromEnvironment(dg.ConfigurableResource):
+    """The site as TOKENWORKS_* variables describe it, seen through the days that ended yesterday."""
+
+    def create_resource(self, context: dg.InitResourceContext) -> Site:  # noqa: ARG002 - Dagster's signature
+        """Read the settings."""
+        settings = SiteSettings()
+        today = datetime.now(tz=UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        return settings.site().within((today - timedelta(days=settings.window_days), today))
+
+
+def table_metadata(table: Table) -> dict[str, object]:
+    """Dagster's view of a table: its name and columns, from the contract."""
+    columns = [
+        dg.TableColumn(
+            column.name,
+            column.duckdb_type,
+            column.description,
+            constraints=dg.TableColumnConstraints(nullable=column.nullable),
+        )
+        for column in table.columns
+    ]
+    return {"dagster/table_name": table.name, "dagster/column_schema": dg.TableSchema(columns=columns)}
+
+
+def materialized(frame: pl.DataFrame) -> dg.MaterializeResult:
+    """The result of an asset that wrote one frame."""
+    return dg.MaterializeResult(metadata={"dagster/row_count": frame.height})
