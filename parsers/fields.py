@@ -7,6 +7,7 @@ what a field means (`formats/`).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -16,10 +17,28 @@ from parsers.records import INSTANT, MONEY
 from parsers.values import Reading, present
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 _NO_FAULT = pl.lit(None, dtype=pl.String)
 _MICROSECONDS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One field that was read: columns or expressions over `Fields.frame`. `fault` says why there is no value."""
+
+    value: pl.Expr
+    fault: pl.Expr
+
+    def needed(self, name: str) -> Read:
+        """The same field where a record without it is broken."""
+        absent = pl.when(self.value.is_null()).then(pl.lit(f"{name} is missing"))
+        return Read(self.value, pl.coalesce(self.fault, absent))
+
+
+def first_fault(reads: Iterable[Read]) -> pl.Expr:
+    """The first reason among the fields of a record, or null: the `_reject` column."""
+    return pl.coalesce([_NO_FAULT, *(read.fault for read in reads)])
 
 
 class Fields:
@@ -48,7 +67,7 @@ class Fields:
         found = [present(pl.col(name)) for name in names if self.has(name)]
         return pl.coalesce(found) if found else _NO_FAULT
 
-    def whole(self, *names: str) -> Reading:
+    def whole(self, *names: str) -> Read:
         """A count (Int64) from the first of these fields that is there."""
         return self._reading(
             names,
@@ -57,15 +76,15 @@ class Fields:
             lambda text: values.whole(text, _last(names)),
         )
 
-    def number(self, *names: str) -> Reading:
+    def number(self, *names: str) -> Read:
         """A finite number (Float64)."""
         return self._careful(names, pl.Float64(), lambda text: values.number(text, _last(names)))
 
-    def money(self, *names: str) -> Reading:
+    def money(self, *names: str) -> Read:
         """An amount (Decimal)."""
         return self._careful(names, MONEY, lambda text: values.money(text, _last(names)))
 
-    def instant(self, *names: str) -> Reading:
+    def instant(self, *names: str) -> Read:
         """An instant: seconds since 1970, else whatever `values.instant` can read, UTC where no zone is named."""
 
         def seconds(text: pl.Expr) -> pl.Expr:
@@ -81,30 +100,31 @@ class Fields:
         dtype: pl.DataType,
         fast: Callable[[pl.Expr], pl.Expr],
         careful: Callable[[pl.Expr], Reading],
-    ) -> Reading:
+    ) -> Read:
         found = [name for name in names if self.has(name)]
         if not found:
-            return Reading(pl.lit(None, dtype=dtype), _NO_FAULT)
+            return Read(pl.lit(None, dtype=dtype), _NO_FAULT)
         text = pl.coalesce(found)
         column = f"_read.{len(self.frame.columns)}"
         self.frame = self.frame.with_columns(fast(text).alias(column))
         there, read = self.frame.select(text.count(), pl.col(column).count().alias("read")).row(0)
         if there == read:
-            return Reading(pl.col(column), _NO_FAULT)
+            return Read(pl.col(column), _NO_FAULT)
         reading = careful(text)
         self.frame = self.frame.drop(column)
         return self._kept(reading)
 
-    def _careful(self, names: tuple[str, ...], dtype: pl.DataType, careful: Callable[[pl.Expr], Reading]) -> Reading:
+    def _careful(self, names: tuple[str, ...], dtype: pl.DataType, careful: Callable[[pl.Expr], Reading]) -> Read:
         found = [name for name in names if self.has(name)]
         if not found:
-            return Reading(pl.lit(None, dtype=dtype), _NO_FAULT)
+            return Read(pl.lit(None, dtype=dtype), _NO_FAULT)
         return self._kept(careful(pl.coalesce(found)))
 
-    def _kept(self, reading: Reading) -> Reading:
+    def _kept(self, reading: Reading) -> Read:
         value, fault = f"_read.{len(self.frame.columns)}", f"_fault.{len(self.frame.columns)}"
-        self.frame = self.frame.with_columns(reading.value.alias(value), reading.fault.alias(fault))
-        return Reading(pl.col(value), pl.col(fault))
+        self.frame = self.frame.with_columns(reading.value.alias(value))
+        self.frame = self.frame.with_columns(reading.fault(pl.col(value)).alias(fault))
+        return Read(pl.col(value), pl.col(fault))
 
 
 def _last(names: tuple[str, ...]) -> str:

@@ -15,10 +15,9 @@ from parsers import usage
 from parsers.values import present
 
 if TYPE_CHECKING:
-    from parsers.fields import Fields
+    from parsers.fields import Fields, Read
     from parsers.format import Context
     from parsers.usage import Counts
-    from parsers.values import Reading
 
 _OPERATIONS = {
     "completion": "chat",
@@ -58,9 +57,9 @@ _MASTER_KEY = "litellm_proxy_master_key"
 class Times:
     """The instants of a row."""
 
-    started: Reading
-    ended: Reading
-    first_token: Reading
+    started: Read
+    ended: Read
+    first_token: Read
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,6 @@ STARTED_AT_DERIVED = "started_at_derived"
 
 _TOTAL = "_total_tokens"  # what `parsers/normalise.py` looks for
 _HTTP_ERROR, _HTTP_OK, _HTTP_CLIENT_GONE = 400, 200, 499
-_NO_TEXT = pl.lit(None, dtype=pl.String)
 
 
 def load_mapping(path: Path) -> Format:
@@ -121,17 +120,13 @@ class _Plan:
             name: reader.read(self.mapping.column(name), rule, self._raw(name, rule, frame))
             for name, rule in self.mapping.columns.items()
         }
-        flags = [reading.flag for reading in readings.values() if reading.flag is not None]
-        rows = frame.select(
-            "source_line",
-            **{_TOTAL if name == TOTAL_TOKENS.name else name: read.value for name, read in readings.items()},
-            _reject=values.first_fault(readings.values()),
-            _flags=pl.concat_list([_NO_TEXT, *flags]),
-        )
+        rows = values.read_fields(frame, readings).with_columns(frame["source_line"])
+        if TOTAL_TOKENS.name in readings:
+            rows = rows.rename({TOTAL_TOKENS.name: _TOTAL})
         rows = self._complete_request(rows) if self.mapping.table == "requests" else rows
         rows = _with_prefixes(rows, self.mapping.columns.get("prefix_hashes"), context)
         missing = pl.coalesce(
-            _NO_TEXT,
+            values.NO_TEXT,
             *(
                 pl.when(pl.col(column.name).is_null()).then(
                     pl.lit(f"{self.mapping.origin(column.name)} is missing")
@@ -140,7 +135,7 @@ class _Plan:
                 if not column.nullable and column.name in rows.columns and column.name != "source_line"
             ),
         )
-        relative = pl.lit("relative_clock") if self.mapping.clock.relative else _NO_TEXT
+        relative = pl.lit("relative_clock") if self.mapping.clock.relative else values.NO_TEXT
         return rows.with_columns(
             flags=pl.concat_list("_flags", relative).list.drop_nulls().list.unique(maintain_order=True),
             _reject=pl.coalesce("_reject", missing),
@@ -160,7 +155,7 @@ class _Plan:
                 continue
             reader = ColumnReader(self.mapping)
             reading = reader.read(self.mapping.column(name), rule, self._raw(name, rule, one))
-            fault = one.select(values.first_fault([reading])).item()
+            fault = values.read_fields(one, {name: reading})["_reject"].item()
             if fault is not None:
                 raise wrong_at(self.path, name)(f"the constant is wrong: {fault}", "Correct `value`.")
 
@@ -195,7 +190,7 @@ class _Plan:
             return pl.lit(value), pl.String()
         found = field_of(frame.schema, self.mapping.parts(rule))
         if found is None:
-            return _NO_TEXT, pl.String()
+            return values.NO_TEXT, pl.String()
         if isinstance(found[1], pl.Struct):
             raise wrong_at(self.path, name)(
                 f"{self.mapping.origin(name)!r} is an object",

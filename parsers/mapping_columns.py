@@ -32,7 +32,6 @@ TOKENS_ROUNDED = "tokens_rounded"
 ERROR_TEXT_WITHHELD = "error_text_withheld"
 
 _ERROR_CLASS = r"^[A-Za-z0-9_.:/-]{1,80}$"
-_NO_TEXT = pl.lit(None, dtype=pl.String)
 
 
 @dataclass(frozen=True)
@@ -64,14 +63,11 @@ class ColumnReader:
         if column.dtype == pl.Float64:
             return values.number(digits, name, factor=factor)
         reading = values.whole(digits, name, factor=factor)
-        narrow = reading.value.cast(column.dtype, strict=False)
-        too_large = pl.when(reading.value.is_not_null() & narrow.is_null()).then(
-            pl.lit(f"{name} is too large")
-        )
-        rounded = pl.when(reading.value.is_not_null()).then(pl.lit(TOKENS_ROUNDED)) if factor > 1 else None
-        return Reading(
-            narrow, pl.coalesce(reading.fault, too_large), rounded if column.unit == "tokens" else None
-        )
+        if column.dtype == pl.Int32:
+            narrow = reading.value.cast(pl.Int32, strict=False)
+            return Reading(narrow, values.unread(digits, f"{name} is not a whole number of 32 bits"))
+        is_rounded = factor > 1 and column.unit == "tokens"
+        return Reading(reading.value, reading.fault, _flag_where_read(TOKENS_ROUNDED) if is_rounded else None)
 
     def _instant(self, rule: ColumnRule, raw: pl.Expr, dtype: pl.DataType, name: str) -> Reading:
         zone, assumed = self._zone()
@@ -79,7 +75,7 @@ class ColumnReader:
             of_file = getattr(dtype, "time_zone", None)
             micros = raw.cast(pl.Datetime("us", of_file))
             if of_file:
-                return Reading(micros.dt.convert_time_zone("UTC"), _NO_TEXT)
+                return Reading(micros.dt.convert_time_zone("UTC"))
             return values.in_zone(micros, name, zone, zone_assumed=assumed)
         text = self._without_missing(raw)
         if self.mapping.clock.relative:
@@ -103,7 +99,7 @@ class ColumnReader:
         )
         items = items.list.eval(values.present(pl.element())).list.drop_nulls()
         if column.dtype == pl.List(pl.String):
-            return Reading(items, _NO_TEXT)
+            return Reading(items)
         # Ids of blocks may be unsigned or signed: 64 bits either way.
         numbers = items.list.eval(
             pl.coalesce(
@@ -112,8 +108,11 @@ class ColumnReader:
             )
         )
         unread = numbers.list.eval(pl.element().is_null()).list.any()
-        fault = pl.when(unread).then(pl.lit(f"{name} holds something that is not a whole number"))
-        return Reading(pl.when(~unread).then(numbers), fault)
+        fault = pl.lit(f"{name} holds something that is not a whole number")
+        return Reading(
+            pl.when(~unread).then(numbers),
+            lambda value: pl.when(items.is_not_null() & value.is_null()).then(fault),
+        )
 
     def _without_missing(self, raw: pl.Expr) -> pl.Expr:
         text = values.present(raw)
@@ -127,23 +126,24 @@ class ColumnReader:
     def _text(self, column: Column, rule: ColumnRule, text: pl.Expr, name: str) -> Reading:
         value = _mapped(text, rule)
         if column.allowed is not None:
-            known = value.is_in(list(column.allowed))
-            fault = pl.when(~known).then(pl.lit(f"{name} is none of {', '.join(column.allowed)}"))
-            return Reading(pl.when(known).then(value), fault)
+            known = pl.when(value.is_in(list(column.allowed))).then(value)
+            return Reading(known, values.unread(value, f"{name} is none of {', '.join(column.allowed)}"))
         if column.name == "api_key_hash" and not rule.hashed and self.context is not None:
             digest = self.context.hasher.digest
-            return Reading(
-                value.map_batches(lambda keys: _digested(keys, digest), return_dtype=pl.String), _NO_TEXT
-            )
+            return Reading(value.map_batches(lambda keys: _digested(keys, digest), return_dtype=pl.String))
         if column.name == "endpoint":
             bare = value.str.replace(r"^([A-Za-z][\w+.-]*://)[^/@?#]*@", "$1").str.replace(r"(?s)[?#].*$", "")
-            return Reading(bare, _NO_TEXT)
+            return Reading(bare)
         if column.name == "error_kind":
-            is_class = value.str.contains(_ERROR_CLASS)
             return Reading(
-                pl.when(is_class).then(value), _NO_TEXT, pl.when(~is_class).then(pl.lit(ERROR_TEXT_WITHHELD))
+                pl.when(value.str.contains(_ERROR_CLASS)).then(value),
+                flag=values.unread(value, ERROR_TEXT_WITHHELD),
             )
-        return Reading(value, _NO_TEXT)
+        return Reading(value)
+
+
+def _flag_where_read(flag: str) -> Callable[[pl.Expr], pl.Expr]:
+    return lambda value: pl.when(value.is_not_null()).then(pl.lit(flag))
 
 
 def _digested(keys: pl.Series, digest: Callable[[str], str]) -> pl.Series:
@@ -162,7 +162,7 @@ def _mapped(text: pl.Expr, rule: ColumnRule) -> pl.Expr:
     other = text if default is None else pl.lit(str(default))
     absent = rule.map.get("", default)
     known = text.replace_strict(list(words), list(words.values()), default=None, return_dtype=pl.String)
-    none = _NO_TEXT if absent is None else pl.lit(str(absent))
+    none = values.NO_TEXT if absent is None else pl.lit(str(absent))
     return pl.when(text.is_null()).then(none).otherwise(pl.coalesce(known, other))
 
 

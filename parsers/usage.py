@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from parsers.values import Reading
+from parsers.fields import Fields, Read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from parsers.fields import Fields
 
 _INPUT_DETAILS = dict.fromkeys(
     ("cached_tokens", "cache_creation_tokens", "cache_write_tokens", "audio_tokens", "image_tokens"), "VARCHAR"
@@ -47,27 +45,27 @@ USAGE = {
 class Counts:
     """The token counts of a row as the source states them."""
 
-    prompt: Reading
-    completion: Reading
-    total: Reading
-    cache_read: Reading
-    cache_write: Reading
-    cache_write_1h: Reading
-    reasoning: Reading
-    audio_input: Reading
-    audio_output: Reading
-    image_input: Reading
-    image_output: Reading
+    prompt: Read
+    completion: Read
+    total: Read
+    cache_read: Read
+    cache_write: Read
+    cache_write_1h: Read
+    reasoning: Read
+    audio_input: Read
+    audio_output: Read
+    image_input: Read
+    image_output: Read
 
     @property
-    def readings(self) -> tuple[Reading, ...]:
+    def readings(self) -> tuple[Read, ...]:
         """All of them."""
         return tuple(vars(self).values())
 
 
-def _larger(one: Reading, other: Reading) -> Reading:
+def _larger(one: Read, other: Read) -> Read:
     """Two names of one number: the larger, since some versions leave one of them at 0 (LiteLLM issue 11789)."""
-    return Reading(pl.max_horizontal(one.value, other.value), pl.coalesce(one.fault, other.fault))
+    return Read(pl.max_horizontal(one.value, other.value), pl.coalesce(one.fault, other.fault))
 
 
 def counts(fields: Fields, objects: Sequence[str], row: str = "") -> Counts:
@@ -80,10 +78,10 @@ def counts(fields: Fields, objects: Sequence[str], row: str = "") -> Counts:
 
     """
 
-    def read(*names: str) -> Reading:
+    def read(*names: str) -> Read:
         return fields.whole(*(f"{at}.{name}" for at in objects for name in names))
 
-    def total(*names: str) -> Reading:
+    def total(*names: str) -> Read:
         return fields.whole(
             *(f"{row}{name}" for name in names), *(f"{at}.{name}" for at in objects for name in names)
         )

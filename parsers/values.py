@@ -10,9 +10,10 @@ means what (`parsers/formats/`, `parsers/mapping.py`), and checks of values that
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal
 
 import polars as pl
 
@@ -21,9 +22,11 @@ from parsers.errors import SiteConfigError
 from parsers.records import INSTANT, MONEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Mapping, Sequence
 
     from parsers.format import Context
+
+    _Way = Callable[[pl.Expr], pl.Expr]
 
 RELATIVE_ORIGIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
 """Where logs without a wall clock begin, unless the option `origin` says otherwise."""
@@ -34,27 +37,52 @@ EPOCH_S: Final = (1e9, 1e10)
 ns and ticks that follow from it don't overlap, so a number tells its own unit."""
 
 _YEAR_1_TO_1970_S: Final = 62_135_596_800
+NO_TEXT: Final = pl.lit(None, dtype=pl.String)
+_VALUE: Final = "value of "
+_DATE: Final = r"^\d{4}[-/]\d\d[-/]"
+_ZONE: Final = r"(?:[Zz]|UTC|GMT|:\d\d(?:[.,]\d+)? ?[+-]\d\d(?::?\d\d)?)$"
 _EXACT_IN_FLOAT: Final = 2**53
 _FIT_IN_INT64: Final = 9e18
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One field read: its `value`, `fault` (String: why there is none), `flag` (String: what was assumed)."""
+    """One field read: `value`, and what follows from the value once it is a column.
+
+    `fault` gives the reason why there is no value (String, or null), `flag` what was assumed for it.
+    """
 
     value: pl.Expr
-    fault: pl.Expr
-    flag: pl.Expr | None = None
+    fault: Callable[[pl.Expr], pl.Expr] = lambda _: NO_TEXT
+    flag: Callable[[pl.Expr], pl.Expr] | None = None
 
     def needed(self, name: str) -> Reading:
         """The same field where a record without it is broken."""
-        absent = pl.when(self.value.is_null()).then(pl.lit(f"{name} is missing"))
-        return Reading(self.value, pl.coalesce(self.fault, absent), self.flag)
+        absent = pl.lit(f"{name} is missing")
+        return replace(
+            self, fault=lambda value: pl.coalesce(self.fault(value), pl.when(value.is_null()).then(absent))
+        )
 
 
-def first_fault(readings: Iterable[Reading]) -> pl.Expr:
-    """The first reason among the fields of a record, or null: the `_reject` column."""
-    return pl.coalesce([pl.lit(None, dtype=pl.String), *(reading.fault for reading in readings)])
+def read_fields(frame: pl.DataFrame, readings: Mapping[str, Reading]) -> pl.DataFrame:
+    """Read the fields of raw records.
+
+    Values are worked out first and then looked at for faults and flags: Polars would otherwise read every
+    text again for its fault.
+
+    Returns:
+        one column per reading, `_reject` (the first fault of a record, or null) and `_flags` (List(String)).
+
+    """
+    read = frame.with_columns(reading.value.alias(f"{_VALUE}{name}") for name, reading in readings.items())
+    values = {name: pl.col(f"{_VALUE}{name}") for name in readings}
+    faults = [reading.fault(values[name]) for name, reading in readings.items()]
+    flags = [reading.flag(values[name]) for name, reading in readings.items() if reading.flag is not None]
+    return read.select(
+        **values,
+        _reject=pl.coalesce(NO_TEXT, *faults),
+        _flags=pl.concat_list(NO_TEXT, *flags).list.drop_nulls(),
+    )
 
 
 def present(raw: pl.Expr) -> pl.Expr:
@@ -63,9 +91,9 @@ def present(raw: pl.Expr) -> pl.Expr:
     return pl.when(text != "").then(text)
 
 
-def _reading(raw: pl.Expr, value: pl.Expr, fault: str, flag: pl.Expr | None = None) -> Reading:
-    unread = present(raw).is_not_null() & value.is_null()
-    return Reading(value, pl.when(unread).then(pl.lit(fault)), flag)
+def unread(raw: pl.Expr, fault: str) -> Callable[[pl.Expr], pl.Expr]:
+    """The fault of a field that has a text but no value."""
+    return lambda value: pl.when(present(raw).is_not_null() & value.is_null()).then(pl.lit(fault))
 
 
 def whole(raw: pl.Expr, name: str, *, factor: float = 1) -> Reading:
@@ -82,19 +110,19 @@ def whole(raw: pl.Expr, name: str, *, factor: float = 1) -> Reading:
     else:
         product = (real * factor).round()
         value = pl.when(product.abs() <= _FIT_IN_INT64).then(product.cast(pl.Int64, strict=False))
-    return _reading(raw, value, f"{name} is not a whole number")
+    return Reading(value, unread(raw, f"{name} is not a whole number"))
 
 
 def number(raw: pl.Expr, name: str, *, factor: float = 1.0) -> Reading:
     """Read a finite number (Float64) times `factor`."""
     real = present(raw).cast(pl.Float64, strict=False) * factor
-    return _reading(raw, pl.when(real.is_finite()).then(real), f"{name} is not a number")
+    return Reading(pl.when(real.is_finite()).then(real), unread(raw, f"{name} is not a number"))
 
 
 def money(raw: pl.Expr, name: str, *, parts: int = 1) -> Reading:
     """Read an amount (Decimal(38,12), never through a float); `parts` of its unit make one currency unit."""
     amount = present(raw).cast(MONEY, strict=False)
-    return _reading(raw, amount if parts == 1 else amount / parts, f"{name} is not an amount")
+    return Reading(amount if parts == 1 else amount / parts, unread(raw, f"{name} is not an amount"))
 
 
 def truth(raw: pl.Expr, name: str) -> Reading:
@@ -106,7 +134,7 @@ def truth(raw: pl.Expr, name: str) -> Reading:
         .when(word.is_in(["false", "f", "no", "n", "off", "0", "0.0"]))
         .then(pl.lit(value=False))
     )
-    return _reading(raw, value, f"{name} is neither true nor false")
+    return Reading(value, unread(raw, f"{name} is neither true nor false"))
 
 
 def since(raw: pl.Expr, name: str, unit: str, origin: datetime) -> Reading:
@@ -114,9 +142,8 @@ def since(raw: pl.Expr, name: str, unit: str, origin: datetime) -> Reading:
     micros = (present(raw).cast(pl.Float64, strict=False) * MICROSECONDS[unit]).round()
     within = (micros >= 0) & (micros <= EPOCH_S[1] * MICROSECONDS["s"])
     elapsed = pl.when(within).then(micros.cast(pl.Int64, strict=False)).cast(pl.Duration("us"))
-    return _reading(
-        raw, pl.lit(origin, dtype=INSTANT) + elapsed, f"{name} is not a time since the start in {unit}"
-    )
+    value = pl.lit(origin, dtype=INSTANT) + elapsed
+    return Reading(value, unread(raw, f"{name} is not a time since the start in {unit}"))
 
 
 def instant(
@@ -128,35 +155,31 @@ def instant(
         raw: text.
         name: how the log calls the field, for the reason of a reject.
         unit: `s`, `ms`, `us`, `ns` since 1970, `ticks` (100 ns since the year 1), `iso`, a strptime pattern
-        (it holds
-            a `%`), or `auto`: a number by its magnitude, else ISO 8601.
+            (it holds a `%`), or `auto`: a number by its magnitude, else ISO 8601.
         zone: time zone of texts that name none. Of an hour that a clock change repeats, the first is taken
-        and
-            flagged `local_time_ambiguous`; one that it leaves out is a fault.
+            and flagged `local_time_ambiguous`; one that it leaves out is a fault.
         zone_assumed: nobody said so; times read by `zone` are flagged.
 
     """
     text = present(raw)
+    value = text.map_batches(lambda texts: _instants(texts, _ways(unit, zone)), return_dtype=INSTANT)
     if "%" in unit:
-        local = text.str.to_datetime(unit, time_unit="us", strict=False)
-        aware = any(mark in unit for mark in ("%z", "%:z", "%#z", "%+"))
-        value, flag = (local, None) if aware else _from_zone(local, zone, zone_assumed)
-        return _reading(raw, value, f"{name} does not match {unit}", flag)
-    if unit not in {"auto", "iso"}:
-        return _reading(raw, _from_epoch(text, unit), f"{name} is not an instant in {unit}")
-    zoned, naive = _iso(text)
-    from_zone, flag = _from_zone(naive, zone, zone_assumed)
-    readings = [zoned, from_zone]
-    if unit == "auto":
-        readings += [_from_epoch(text, known) for known in ("s", "ms", "us", "ns", "ticks")]
-    return _reading(raw, pl.coalesce(readings), f"{name} is not an instant", flag)
+        fault, naive = f"{name} does not match {unit}", pl.lit(not _names_zone(unit))
+    else:
+        fault = f"{name} is not an instant" + ("" if unit in {"auto", "iso"} else f" in {unit}")
+        naive = text.str.contains(_DATE) & ~text.str.contains(_ZONE)
+    flag = _zone_flag(naive, zone, zone_assumed) if unit in {"auto", "iso"} or "%" in unit else None
+    return Reading(value, unread(raw, fault), flag)
 
 
 def in_zone(naive: pl.Expr, name: str, zone: str, *, zone_assumed: bool = False) -> Reading:
     """Read an instant of a naive Datetime("us") in `zone`; see `instant` for clock changes."""
-    value, flag = _from_zone(naive, zone, zone_assumed)
-    skipped = pl.when(naive.is_not_null() & value.is_null()).then(pl.lit(f"{name} does not exist in {zone}"))
-    return Reading(value, skipped, flag)
+    skipped = pl.lit(f"{name} does not exist in {zone}")
+    return Reading(
+        _from_zone(naive, zone),
+        lambda value: pl.when(naive.is_not_null() & value.is_null()).then(skipped),
+        _zone_flag(naive.is_not_null(), zone, zone_assumed),
+    )
 
 
 def cumulative_tokens(blocks: pl.Expr, block_tokens: int | pl.Expr, input_tokens: pl.Expr) -> pl.Expr:
@@ -194,6 +217,52 @@ def relative_origin(context: Context) -> datetime:
     return origin.replace(tzinfo=UTC) if origin.tzinfo is None else origin.astimezone(UTC)
 
 
+def _instants(texts: pl.Series, ways: Sequence[_Way]) -> pl.Series:
+    """Try one way after the other, each on what the ways before could not read."""
+    found = pl.DataFrame(
+        {"text": texts, "at": pl.Series([None], dtype=INSTANT).new_from_index(0, len(texts))}
+    )
+    left = pl.col("text").is_not_null() & pl.col("at").is_null()
+    for way in ways:
+        found = found.with_columns(at=pl.coalesce("at", way(pl.when(left).then("text"))))
+        if not found.select(left.any()).item():
+            break
+    return found["at"]
+
+
+def _ways(unit: str, zone: str) -> list[_Way]:
+    def by(pattern: str, text: pl.Expr) -> pl.Expr:
+        read = text.str.to_datetime(pattern, time_unit="us", strict=False)
+        return read.cast(INSTANT) if _names_zone(pattern) else _from_zone(read, zone)
+
+    def tidied(pattern: str, text: pl.Expr) -> pl.Expr:
+        return by(pattern, _tidy(text))
+
+    if "%" in unit:
+        return [partial(by, unit)]
+    patterns = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f%#z")
+    iso: list[_Way] = [partial(by, pattern) for pattern in patterns]
+    iso += [partial(tidied, pattern) for pattern in patterns]
+    epochs: list[_Way] = [partial(_from_epoch, unit=known) for known in ("s", "ms", "us", "ns", "ticks")]
+    if unit == "auto":
+        return [*epochs, *iso]
+    return iso if unit == "iso" else [partial(_from_epoch, unit=unit)]
+
+
+def _names_zone(pattern: str) -> bool:
+    return any(mark in pattern for mark in ("%z", "%:z", "%#z", "%+"))
+
+
+def _tidy(text: pl.Expr) -> pl.Expr:
+    """Variants of ISO 8601 (T, slashes, decimal comma, Z, UTC, space before the offset) as one."""
+    return (
+        text.str.replace(r"^(\d{4})[-/](\d\d)[-/](\d\d)[Tt ]\s*", "$1-$2-$3 ")
+        .str.replace(r"(:\d\d),(\d)", "$1.$2")
+        .str.replace(r"\s*(?:[Zz]|UTC|GMT)$", "+00:00")
+        .str.replace(r"(\d) ([+-]\d\d:?\d\d)$", "$1$2")
+    )
+
+
 def _from_epoch(text: pl.Expr, unit: str) -> pl.Expr:
     """In decimals, as a float of seconds blurs the last microsecond; ticks and ns are whole by nature."""
     whole_count = text.cast(pl.Int64, strict=False)
@@ -212,25 +281,20 @@ def _from_epoch(text: pl.Expr, unit: str) -> pl.Expr:
     return pl.when(seconds.is_between(*EPOCH_S, closed="left")).then(micros).cast(INSTANT)
 
 
-def _iso(text: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
-    """ISO 8601 and its common variants: texts that name their zone (UTC), and texts that do not (naive)."""
-    tidy = (
-        text.str.replace(r"^(\d{4})[-/](\d\d)[-/](\d\d)[Tt ]\s*", "$1-$2-$3 ")
-        .str.replace(r"(:\d\d),(\d)", "$1.$2")
-        .str.replace(r"\s*(?:[Zz]|UTC|GMT)$", "+00:00")
-        .str.replace(r"(\d) ([+-]\d\d:?\d\d)$", "$1$2")
-    )
-    pattern = "%Y-%m-%d %H:%M:%S%.f"
-    zoned = tidy.str.to_datetime(f"{pattern}%#z", time_unit="us", strict=False)
-    return zoned, tidy.str.to_datetime(pattern, time_unit="us", strict=False)
+def _from_zone(naive: pl.Expr, zone: str, ambiguous: Literal["earliest", "latest"] = "earliest") -> pl.Expr:
+    local = naive.dt.replace_time_zone(zone, ambiguous=ambiguous, non_existent="null")
+    return local.dt.convert_time_zone("UTC")
 
 
-def _from_zone(naive: pl.Expr, zone: str, assumed: bool) -> tuple[pl.Expr, pl.Expr | None]:
+def _zone_flag(naive: pl.Expr, zone: str, assumed: bool) -> Callable[[pl.Expr], pl.Expr] | None:
+    """What was assumed of an instant whose text named no zone (`naive`)."""
+    if assumed:
+        return lambda value: pl.when(naive & value.is_not_null()).then(pl.lit(ZONE_ASSUMED))
     if zone == "UTC":
-        value = naive.dt.replace_time_zone("UTC")
-        return value, pl.when(value.is_not_null()).then(pl.lit(ZONE_ASSUMED)) if assumed else None
-    first, last = (
-        naive.dt.replace_time_zone(zone, ambiguous=which, non_existent="null").dt.convert_time_zone("UTC")
-        for which in ("earliest", "latest")
-    )
-    return first, pl.when(first != last).then(pl.lit(AMBIGUOUS))
+        return None
+
+    def flag(value: pl.Expr) -> pl.Expr:
+        local = value.dt.convert_time_zone(zone).dt.replace_time_zone(None)
+        return pl.when(naive & (_from_zone(local, zone, "latest") != value)).then(pl.lit(AMBIGUOUS))
+
+    return flag

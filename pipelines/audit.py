@@ -15,18 +15,15 @@ from parsers.records import RECORD_TABLES
 from pipelines.reporting.write import Report, report_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pipelines.ingest.land import Landing
     from pipelines.site import Site
 
 
-def run_audit(site: Site, on_step: Callable[[str], None] = lambda _: None) -> Report:
+def run_audit(site: Site) -> Report:
     """Run the whole flow.
 
     Args:
         site: sources, data folder, fleet, window, report folder.
-        on_step: told the name of each step as it begins.
 
     Raises:
         UnknownFormatError: no file is of a known format.
@@ -37,12 +34,12 @@ def run_audit(site: Site, on_step: Callable[[str], None] = lambda _: None) -> Re
     from pipelines.definitions import run_in_process
 
     _preload()
-    run_in_process(site, None, on_step)
+    run_in_process(site, None)
     chosen = site.chosen()
     days = sorted({day for table in RECORD_TABLES for day in chosen.days(table)})
     if not days:
         raise _nothing(site.landings())
-    run_in_process(site, (days[0], days[-1]), on_step)
+    run_in_process(site, (days[0], days[-1]))
     return report_of(site)
 
 

@@ -37,7 +37,7 @@ def remember_outcomes(warehouse: Warehouse, table: str, outcomes: Sequence[Outco
 
 
 def _outcomes_file(warehouse: Warehouse, table: str) -> Path:
-    return (warehouse.marts or warehouse.home) / "marts" / f"{table}.checks.json"
+    return warehouse.marts_folder / f"{table}.checks.json"
 
 
 def data_quality(site: Site) -> pl.DataFrame:
@@ -51,14 +51,28 @@ def _row(check: str, severity: str, passed: bool, detail: str) -> dict[str, Any]
     return {"check": check, "severity": severity, "passed": passed, "detail": detail}
 
 
+def failed_rules(warehouse: Warehouse) -> list[str]:
+    """The critical rules that did not hold, each with what was found."""
+    return [
+        f"{item.check} ({item.detail})"
+        for _, outcomes in _all_outcomes(warehouse)
+        for item in outcomes
+        if not item.passed and item.severity == "critical"
+    ]
+
+
+def _all_outcomes(warehouse: Warehouse) -> Iterator[tuple[str, list[Outcome]]]:
+    for path in sorted(warehouse.marts_folder.glob("*.checks.json")):
+        outcomes = [Outcome(**item) for item in json.loads(path.read_text(encoding="utf-8"))]
+        yield path.name.removesuffix(".checks.json"), outcomes
+
+
 def _checks(warehouse: Warehouse) -> Iterator[dict[str, Any]]:
     """Every failed rule by itself; the passed ones of a table as one line."""
-    for path in sorted(((warehouse.marts or warehouse.home) / "marts").glob("*.checks.json")):
-        outcomes = [Outcome(**item) for item in json.loads(path.read_text(encoding="utf-8"))]
+    for table, outcomes in _all_outcomes(warehouse):
         for item in outcomes:
             if not item.passed:
                 yield _row(item.check, _SEVERITY[item.severity], passed=False, detail=item.detail)
-        table = path.name.removesuffix(".checks.json")
         passed = sum(item.passed for item in outcomes)
         yield _row(f"{table}: rules of the contract", "error", passed == len(outcomes), f"{passed} of {len(outcomes)} hold")
 

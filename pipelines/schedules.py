@@ -14,7 +14,7 @@ from pipelines.site import SiteSettings
 FIRST_DAY = "2023-01-01"
 REBUILT_DAYS = 7
 """Days that each run builds again, so that late lines are in."""
-_RANGE_START, _RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
 pipeline_job = dg.define_asset_job(
     "pipeline", selection=dg.AssetSelection.all() - dg.AssetSelection.assets("audit_report")
@@ -25,7 +25,7 @@ audit_job = dg.define_asset_job("weekly_audit_job", selection=dg.AssetSelection.
 def _days_before(day: datetime) -> dict[str, str]:
     last = day.date() - timedelta(days=1)
     first = last - timedelta(days=REBUILT_DAYS - 1)
-    return {_RANGE_START: first.isoformat(), _RANGE_END: last.isoformat()}
+    return {RANGE_START: first.isoformat(), RANGE_END: last.isoformat()}
 
 
 @dg.schedule(job=pipeline_job, cron_schedule="0 3 * * *", default_status=dg.DefaultScheduleStatus.RUNNING)

@@ -7,6 +7,7 @@ Belongs here: `Site`, and its settings from the environment for the scheduled pi
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +23,10 @@ from warehouse.store import Warehouse, replacing
 Window = tuple[datetime, datetime]
 
 
+def _ignore(_: Landing) -> None:
+    """Nobody listens."""
+
+
 @dataclass(frozen=True)
 class Site:
     """Everything a run needs to know; made by the command line, or from the environment."""
@@ -32,6 +37,9 @@ class Site:
     report_folder: Path
     reading: Reading = field(default_factory=Reading)
     fleet_path: str | None = None
+    title: str = ""
+    on_file: Callable[[Landing], None] = _ignore
+    """Told each file as it is landed."""
 
     def remember(self, landings: list[Landing]) -> None:
         """Keep which files the facts are made of."""

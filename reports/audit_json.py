@@ -1,10 +1,11 @@
-"""audit.json: every figure of an audit in one document for machines, and the only source of the page's sentences.
+"""audit.json: every figure of an audit in one document, and the only source of the page's sentences.
 
-Belongs here: `AuditInputs` (what a report is made from) and `audit_document` (window, inputs, tokens, peaks, and the parts
-of `audit_parts.py` put together). Does not belong here: sentences (`decision.py`), what a stage computes (`pipelines/`).
+Belongs here: `AuditInputs` (what a report is made from) and `audit_document` (window, inputs, tokens,
+peaks, and the parts of `audit_parts.py` put together). Does not belong here: sentences (`decision.py`),
+what a stage computes (`pipelines/`).
 
-Rules of the document: token counts are integers, money is a decimal string, ratios lie in 0..1, instants are ISO 8601 with
-Z, unknown is null. Keys are added, never renamed: `schema_version` says so.
+Rules of the document: token counts are integers, money is a decimal string, ratios lie in 0..1, instants
+are ISO 8601 with Z, unknown is null. Keys are added, never renamed: `schema_version` says so.
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ _FROM_RESPONSE_CACHE = pl.col("response_cache_hit").fill_null(value=False)
 class AuditInputs:
     """What a report is made from: the manifest, every mart, and the site's own words.
 
-    Each frame is brought to its declared columns; a mart that is left out is an empty one. `fleet` is fleet.toml as a plain
-    mapping (`site`, `slo`, `pools`, and `basis`: sentences on what was assumed), or None where there is none. `window` is
-    what the audit was asked for; without it the window is that of the data.
+    Each frame is brought to its declared columns; a mart that is left out is an empty one. `fleet` is
+    fleet.toml as a plain mapping (`site`, `slo`, `pools`, and `basis`: sentences on what was assumed), or
+    None where there is none. `window` is what the audit was asked for; without it the window is that of the
+    data.
     """
 
     title: str
@@ -66,7 +68,7 @@ class AuditInputs:
         """Bring every frame to its declared columns and types."""
         for table in (FILES, *tables.MARTS):
             object.__setattr__(self, table.name, table.conform(getattr(self, table.name)))
-        duplicates = self.duplicates.select(DUPLICATES_SCHEMA.names()).cast(dict(DUPLICATES_SCHEMA))
+        duplicates = self.duplicates.select(DUPLICATES_SCHEMA.names()).cast(DUPLICATES_SCHEMA)
         object.__setattr__(self, "duplicates", duplicates)
 
 
@@ -77,8 +79,8 @@ def audit_document(inputs: AuditInputs) -> dict[str, Any]:
         inputs: frames of the manifest and of the marts.
 
     Returns:
-        A mapping of plain values that `json.dumps(..., allow_nan=False)` accepts; its keys are those of the contract's
-        section on audit.json, plus `title`, `fleet` and further keys inside its parts.
+        A mapping of plain values that `json.dumps(..., allow_nan=False)` accepts; its keys are those of the
+        contract's section on audit.json, plus `title`, `fleet` and further keys inside its parts.
 
     """
     return {
@@ -117,9 +119,8 @@ def window_part(inputs: AuditInputs) -> dict[str, Any]:
     bounds = inputs.window
     if bounds is None and not stretches.is_empty():
         bounds = (stretches["start_at"].min(), stretches["end_at"].max())  # type: ignore[assignment]
-    if bounds is None:
-        bounds = (inputs.files["first_at"].min(), inputs.files["last_at"].max())  # type: ignore[assignment]
-    start, end = bounds
+    of_files: tuple[Any, ...] = inputs.files.select(pl.col("first_at").min(), pl.col("last_at").max()).row(0)
+    start, end = bounds or of_files
     gaps = stretches.filter("is_gap")
     return {
         "start": instant_text(start),
@@ -196,8 +197,9 @@ def _lines(files: pl.DataFrame, duplicates: int) -> dict[str, int]:
 def tokens_part(usage: pl.DataFrame) -> dict[str, Any]:
     """Sums over served calls (ok and cancelled), with what they leave out named beside them.
 
-    A sum is null only where every part is unknown. `uncached_input` covers the calls whose cache reads are known;
-    `requests_cache_unknown` counts the served others. Tokens that a gateway estimated for failed calls stand apart.
+    A sum is null only where every part is unknown. `uncached_input` covers the calls whose cache reads are
+    known; `requests_cache_unknown` counts the served others. Tokens that a gateway estimated for failed
+    calls stand apart.
     """
     served = usage.filter(SERVED)
     cached = served.filter(_FROM_RESPONSE_CACHE)
@@ -222,7 +224,7 @@ def tokens_part(usage: pl.DataFrame) -> dict[str, Any]:
 
 
 def _with_uncached(usage: pl.DataFrame) -> pl.DataFrame:
-    """Fill in `uncached_input_tokens` where the mart lacks it and every call of the row tells its cache reads."""
+    """Fill in `uncached_input_tokens` where the mart lacks it and every call of the row tells its reads."""
     derived = (
         pl.col("input_tokens") - pl.col("cache_read_tokens") - pl.col("cache_write_tokens").fill_null(0)
     ).clip(lower_bound=0)

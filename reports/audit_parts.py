@@ -1,8 +1,8 @@
 """The parts of audit.json that come from the later stages: waste, efficiency, costs, sizing, findings.
 
-Belongs here: one function per key, from the marts' frames to plain values. Does not belong here: window, inputs and tokens
-(`audit_json.py`), sentences (`decision.py`). Sums are taken in Polars: they are exact in decimals of 38 digits, which
-Python's default context is not.
+Belongs here: one function per key, from the marts' frames to plain values. Does not belong here: window,
+inputs and tokens (`audit_json.py`), sentences (`decision.py`). Sums are taken in Polars: they are exact in
+decimals of 38 digits, which Python's default context is not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from reports.json_values import json_row, known_sum, money_text, ratio, real, weighted_mean
+from reports.json_values import json_row, json_value, known_sum, money_text, ratio, real, weighted_mean
 
 EVIDENCE_LEVELS = ("hash_chain", "prompt_hash", "session", "none")
 CURRENCY = "USD"
@@ -24,22 +24,16 @@ _PREFIX_RATIOS = ("block_hit_ratio", "token_hit_ratio", "mean_request_hit_ratio"
 
 
 def plain(value: Any) -> Any:
-    """A mapping with anything in it as values of JSON: decimals as strings, dates as ISO 8601, tuples as lists."""
+    """Anything as values of JSON: decimals as strings, dates as ISO 8601, tuples as lists."""
     match value:
         case Mapping():
             return {str(key): plain(item) for key, item in value.items()}
-        case str() | bool() | int() | None:
-            return value
-        case float():
-            return real(value)
-        case Decimal():
-            return money_text(value)
-        case date():
-            return value.isoformat()
-        case list() | tuple() | set() | frozenset():
+        case list() | tuple():
             return [plain(item) for item in value]
+        case float() | Decimal() | date():
+            return json_value(value)
         case _:
-            return str(value)
+            return value if isinstance(value, str | int | None) else str(value)
 
 
 def waste_part(
@@ -62,7 +56,7 @@ def waste_part(
 
 
 def _prefix(repetition: pl.DataFrame) -> dict[str, Any]:
-    """Figures of the scope `all`; each is null where the mart has no such row, that is, where nothing was judged."""
+    """Figures of the scope `all`; null where the mart has no such row: nothing was judged."""
     rows = repetition.filter(pl.col("scope") == "all").to_dicts()
     row: dict[str, Any] = rows[0] if rows else {}
     return {
@@ -88,7 +82,10 @@ def _prefix(repetition: pl.DataFrame) -> dict[str, Any]:
 
 
 def _oversize(oversize: pl.DataFrame) -> dict[str, Any]:
-    """Sums by rule. The scopes of one rule don't overlap; calls may break several rules, so rules are not added up."""
+    """Sums by rule.
+
+    The scopes of one rule don't overlap; a call may break several rules, so rules are not added up.
+    """
     summed = (
         oversize.filter((pl.col("scope") == "all") | ~(pl.col("scope") == "all").any().over("rule"))
         .group_by("rule")
@@ -123,8 +120,9 @@ def _retries(retries: pl.DataFrame) -> dict[str, Any]:
 def efficiency_part(hourly: pl.DataFrame) -> list[dict[str, Any]]:
     """One entry per pool: hourly figures weighted by the time they cover.
 
-    MFU and MBU over busy time are weighted by busy seconds, MFU over wall time by wall seconds; tokens per joule is output
-    over energy in the hours that have both. A ratio above 1 can't be: it is null here and `problem` says so.
+    MFU and MBU over busy time are weighted by busy seconds, MFU over wall time by wall seconds; tokens per
+    joule is output over energy in the hours that have both. A ratio above 1 can't be: it is null here and
+    `problem` says so.
     """
     grouped = hourly.group_by("scope").agg(
         weighted_mean("mfu_busy_ratio", "busy_s").alias("mfu_busy"),
@@ -182,8 +180,8 @@ def _efficiency(row: dict[str, Any]) -> dict[str, Any]:
 def costs_part(lines: pl.DataFrame) -> dict[str, Any]:
     """Money of the window. total = sum of by_team + unattributed = sum of by_model, to the last digit.
 
-    A sum is null where none of its parts is priced; `unpriced_requests` counts the calls that no sum holds. `idle` is part
-    of `unattributed`.
+    A sum is null where none of its parts is priced; `unpriced_requests` counts the calls that no sum holds.
+    `idle` is part of `unattributed`.
     """
     by_team = _by(lines.filter(pl.col("team").is_not_null()), "team")
     by_basis = _by(lines.filter(pl.col("basis") != "unpriced"), "basis")
@@ -217,7 +215,7 @@ def _by(lines: pl.DataFrame, column: str) -> dict[str, str | None]:
 
 
 def sizing_part(options: pl.DataFrame) -> dict[str, Any]:
-    """Both scenarios: options ranked by pool, what runs today and what is recommended, added up over pools."""
+    """Both scenarios: ranked options, what runs today and what is recommended, added up over pools."""
     return {
         scenario: _scenario(options.filter(pl.col("scenario") == scenario))
         for scenario in ("as_is", "waste_removed")
@@ -273,8 +271,8 @@ _COMMON = ("model", "accelerator", "parallelism", "precision", "serving", "confi
 def _together(options: Sequence[dict[str, Any]], pools: Sequence[str]) -> dict[str, Any] | None:
     """One option per pool as one answer.
 
-    Counts, power and money add up (null where one is unknown, or where a pool has no such option); what is the same for all
-    pools is stated, what differs is null. With one pool it is that pool's option.
+    Counts, power and money add up (null where one is unknown, or where a pool has no such option); what is
+    the same for all pools is stated, what differs is null. With one pool it is that pool's option.
     """
     if not options:
         return None
@@ -304,8 +302,8 @@ def _added(values: Sequence[Any]) -> Any:
 
 
 def _added_money(values: Sequence[str | None]) -> str | None:
-    known = pl.Series(values, dtype=pl.String).cast(pl.Decimal(38, 12))
-    return None if known.null_count() else money_text(known.sum())
+    known = pl.Series("usd", values, dtype=pl.String).cast(pl.Decimal(38, 12)).to_frame()
+    return None if known["usd"].null_count() else money_text(known.select(pl.col("usd").sum()).item())
 
 
 def findings_part(findings: pl.DataFrame) -> list[dict[str, Any]]:

@@ -1,11 +1,11 @@
 """What a chart of the report is, how it looks, and the list of all of them.
 
-Belongs here: `Chart` and its table twin, colours and configuration (CSS variables, so that light, dark and print follow the
-page), the marks that several charts share. Does not belong here: one chart's figures (`demand_charts.py` and its siblings),
-the page (`page.py`).
+Belongs here: `Chart` and its table twin, colours and configuration (CSS variables, so that light, dark and
+print follow the page), the marks that several charts share. Does not belong here: one chart's figures
+(`demand_charts.py` and its siblings), the page (`page.py`).
 
-Charts are Vega-Lite specifications made by Altair from aggregates, at most `MAX_POINTS` points each. Text from logs enters
-them only as data values, never as a field name or an expression.
+Charts are Vega-Lite specifications made by Altair from aggregates, at most `MAX_POINTS` points each. Text
+from logs enters them only as data values, never as a field name or an expression.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Twin:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart: its finding as the title, the specification, the table twin, and the definition it links to."""
+    """A chart: its finding as the title, its specification, its table twin, the definition it links to."""
 
     id: str
     title: str
@@ -51,10 +51,15 @@ HATCH = "url(#hatch)"
 HEAT = tuple(f"var(--heat{step})" for step in range(7))
 SERIES = tuple(f"var(--series{step})" for step in range(6))
 
+FONT = "system-ui, 'Segoe UI', Roboto, 'Noto Sans', 'Helvetica Neue', Arial, sans-serif"
+"""The page's font: Vega measures labels with it, so `inherit` would cut them."""
+SI_LABELS = "format(datum.value, '~s')"
+"""Axis labels one by one: Vega alone gives all of them the prefix of the largest, and zero as `0k`."""
+
 CONFIG: Mapping[str, Any] = MappingProxyType(
     {
         "background": "transparent",
-        "font": "inherit",
+        "font": FONT,
         "view": {"stroke": None},
         "axis": {
             "labelColor": INK,
@@ -62,8 +67,6 @@ CONFIG: Mapping[str, Any] = MappingProxyType(
             "gridColor": FAINT,
             "domainColor": GREY,
             "tickColor": GREY,
-            "labelFont": "inherit",
-            "titleFont": "inherit",
             "titleFontWeight": "normal",
             "labelFontSize": 11,
             "titleFontSize": 11,
@@ -73,12 +76,10 @@ CONFIG: Mapping[str, Any] = MappingProxyType(
             "labelColor": INK,
             "titleColor": INK,
             "orient": "top",
-            "labelFont": "inherit",
-            "titleFont": "inherit",
             "titleFontWeight": "normal",
             "labelLimit": 200,
         },
-        "text": {"color": INK, "font": "inherit", "fontSize": 11},
+        "text": {"color": INK, "font": FONT, "fontSize": 11},
         "line": {"color": ACCENT, "strokeWidth": 1.2},
         "bar": {"color": GREY},
         "rule": {"color": GREY},
@@ -107,7 +108,7 @@ def finish(chart: Any, height: int, **rows: Rows) -> Spec:
     spec: Spec = chart.properties(width="container", height=height).to_dict()
     spec["datasets"] = {name: list(part) for name, part in rows.items()}
     spec["config"] = dict(CONFIG)
-    spec["autosize"] = {"type": "fit", "contains": "padding"}
+    spec["autosize"] = {"type": "fit-x", "contains": "padding"}
     return spec
 
 
@@ -119,7 +120,7 @@ def colours(names: Sequence[str]) -> Any:
 
 
 def wall_clock(frame: pl.DataFrame, column: str, zone: str) -> pl.DataFrame:
-    """Replace instants by the wall clock of a zone, typed as UTC: a browser then shows them without converting."""
+    """Replace instants by the wall clock of a zone, typed as UTC: a browser shows them as they are."""
     local = pl.col(column).dt.convert_time_zone(zone).dt.replace_time_zone(None).dt.replace_time_zone("UTC")
     return frame.with_columns(local)
 
@@ -166,11 +167,19 @@ def time_axis(title: str) -> Any:
     )
 
 
-def quantity_axis(field: str, title: str, form: str = "~s") -> Any:
-    """Build a y axis from zero with SI prefixes."""
+def value_axis(form: str = "~s", **more: Any) -> Any:
+    """Build an axis of quantities, with SI prefixes unless another format is asked for."""
     import altair as alt
 
-    return alt.Y(f"{field}:Q", title=title, axis=alt.Axis(format=form, tickCount=5))
+    words = {"labelExpr": SI_LABELS} if form == "~s" else {"format": form}
+    return alt.Axis(**{"tickCount": 5, **words, **more})
+
+
+def quantity_axis(field: str, title: str, form: str = "~s") -> Any:
+    """Build a y encoding from zero."""
+    import altair as alt
+
+    return alt.Y(f"{field}:Q", title=title, axis=value_axis(form))
 
 
 def bars(rows: Rows, title: str, form: str = "~s", height: int | None = None) -> tuple[Spec, int]:
@@ -194,7 +203,7 @@ def bars(rows: Rows, title: str, form: str = "~s", height: int | None = None) ->
             "value:Q",
             title=title,
             scale=alt.Scale(domain=[0, highest * 1.25], nice=False),
-            axis=alt.Axis(format=form, tickCount=5),
+            axis=value_axis(form),
         ),
         tooltip=[alt.Tooltip("name:N"), alt.Tooltip("label:N", title=title)],
     )

@@ -1,8 +1,9 @@
-"""The decision in words: what to do, what it costs now and after, three reasons, the risks, and how sure it is.
+"""The decision in words: what to do, cost now and after, three reasons, risks, and how sure it is.
 
-Belongs here: the order of the rules and their thresholds (also stated in the page's method). Does not belong here: figures (only
-those of the document are used), wording (`strings.py`), the action on hardware (`hardware_action.py`).
-Where the document can't carry a claim, the sentence says what is missing and how to get it.
+Belongs here: the order of the rules and their thresholds (also stated in the page's method). Does not
+belong here: figures (only those of the document are used), wording (`strings.py`), the action on hardware
+(`hardware_action.py`). Where the document can't carry a claim, the sentence says what is missing and how to
+get it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Money = Decimal | None
 
 @dataclass(frozen=True, slots=True)
 class MoneyChange:
-    """USD per month now, after, and after if the waste stays; None is unknown. `basis` says where `now` comes from."""
+    """USD per month now, after, and if the waste stays; None is unknown. `basis`: where `now` comes from."""
 
     now: Money
     after: Money
@@ -62,7 +63,7 @@ def decision(document: Mapping[str, Any]) -> Decision:
         money=change,
         money_line=_money_line(document, change),
         reasons=reasons(document),
-        risks=risks(document, action.options),
+        risks=risks(document),
         confidence=level,
         confidence_why=why,
     )
@@ -112,7 +113,7 @@ def _usd(option: Mapping[str, Any] | None) -> Money:
 
 
 def _money_change(document: Mapping[str, Any], *, with_fix: bool) -> MoneyChange:
-    """Now: today's fleet, else the window's cost scaled to a month. After: the choice, else the missed reads saved."""
+    """Now: today's fleet, else the window's cost scaled to a month. After: the choice."""
     sizing = document["sizing"]
     now, basis = _usd(sizing["as_is"]["today"]), strings.MONEY["basis_fleet"]
     if now is None:
@@ -126,21 +127,28 @@ def _money_change(document: Mapping[str, Any], *, with_fix: bool) -> MoneyChange
 
 def _money_line(document: Mapping[str, Any], change: MoneyChange) -> str:
     words = strings.MONEY
-    now, after = (money(value) for value in (change.now, change.after))
+    now, after = words["a_month"].format(usd=money(change.now)), money(change.after)
     unfixed = "" if change.unfixed is None else words["unfixed"].format(unfixed=money(change.unfixed))
     if change.now is not None and change.after is not None:
+        if change.basis != words["basis_fleet"]:
+            now = words["how"].format(now=now, basis=change.basis)
         if change.now == change.after and change.unfixed in {None, change.now}:
             return words["same"].format(now=now)
         return words["now_after"].format(now=now, after=after, unfixed=unfixed)
-    total = document["costs"]["total"]
+    if change.after is not None:
+        return words["after_only"].format(missing=words["no_price"], after=after, unfixed=unfixed)
+    return _line_without_after(document, change)
+
+
+def _line_without_after(document: Mapping[str, Any], change: MoneyChange) -> str:
+    words, total = strings.MONEY, document["costs"]["total"]
+    now = words["how"].format(now=words["a_month"].format(usd=money(change.now)), basis=change.basis)
     if change.now is not None:
         missed = share(document["waste"]["prefix"]["missed_usd"], total)
         if missed is not None and missed > 0:
             rest = change.now * (1 - Decimal(str(missed)))
-            return words["after_cache"].format(now=now, basis=change.basis, after=money(rest))
-        return words["now_only"].format(now=now, basis=change.basis, missing=words["no_option"])
-    if change.after is not None:
-        return words["after_only"].format(missing=words["no_price"], after=after, unfixed=unfixed)
+            return words["after_cache"].format(now=now, after=money(rest))
+        return words["now_only"].format(now=now, missing=words["no_option"])
     if total is not None:
         return words["window_only"].format(total=money(total), length=duration(covered_s(document)))
     return words["unknown"].format(missing=words["no_price"])

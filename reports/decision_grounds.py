@@ -1,13 +1,13 @@
 """Why the decision is what it is: three reasons, the risks, and the points against its confidence.
 
-Belongs here: which figures of the document become which sentence. Does not belong here: the decision itself (`decision.py`).
+Belongs here: which figures of the document become which sentence. Does not belong here: the decision itself
+(`decision.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from reports import strings
 from reports.document_figures import (
@@ -94,7 +94,9 @@ def _demand(document: Document) -> Statement:
     }
     if unit == "calls/s":
         return Statement(words["demand_requests"].format(**figures), "demand")
-    loads = [option["peak_utilisation"] for option in document["sizing"]["as_is"]["options"] if option["is_today"]]
+    loads = [
+        option["peak_utilisation"] for option in document["sizing"]["as_is"]["options"] if option["is_today"]
+    ]
     if len(loads) == 1 and loads[0] is not None:
         return Statement(words["demand_carried"].format(**figures, share=percent(loads[0])), "demand")
     if mean:
@@ -117,7 +119,11 @@ def _efficiency(document: Document) -> Statement:
     joule = f"{short(largest['tokens_per_j'])} output tokens per joule"
     source = f"power {largest['power_source'] or strings.UNKNOWN}"
     text = words["efficiency"].format(
-        pool=name, busy=percent(largest["mfu_busy"]), wall=percent(largest["mfu_wall"]), joule=joule, source=source
+        pool=name,
+        busy=percent(largest["mfu_busy"]),
+        wall=percent(largest["mfu_wall"]),
+        joule=joule,
+        source=source,
     )
     return Statement(text, "efficiency")
 
@@ -132,9 +138,11 @@ def _money(document: Document) -> Statement:
     return Statement(words["money_none"], "money")
 
 
-def risks(document: Document, options: Sequence[Any]) -> tuple[Statement, ...]:
-    """What could make the decision wrong, the gravest first, at most four; one sentence where nothing stands out."""
-    found = [*_data_risks(document), *_option_risks(document, options), *_minor_risks(document)]
+def risks(document: Document) -> tuple[Statement, ...]:
+    """What could make the decision wrong, the gravest first, at most four; or that nothing stands out."""
+    found = [*_data_risks(document), *_option_risks(document), *_minor_risks(document)]
+    if not all_requests(document):
+        found.insert(0, Statement(strings.RISK["no_requests"], "quality"))
     return tuple(found[:SHOWN_RISKS]) or (Statement(strings.RISK["none"], "quality"),)
 
 
@@ -160,8 +168,10 @@ def _data_risks(document: Document) -> list[Statement]:
     return out
 
 
-def _option_risks(document: Document, options: Sequence[Any]) -> list[Statement]:
+def _option_risks(document: Document) -> list[Statement]:
+    """Risks of the recommended options under the load as it is, the waste included."""
     words, out = strings.RISK, []
+    options = [option for option in document["sizing"]["as_is"]["options"] if option["is_choice"]]
     limit = slo_ms(document, "ttft_p95_ms")
     loads = [option["peak_utilisation"] for option in options if option["peak_utilisation"]]
     if loads and max(loads) < 1:
@@ -180,7 +190,10 @@ def _minor_risks(document: Document) -> list[Statement]:
     unpriced = document["costs"]["unpriced_requests"]
     if unpriced:
         out.append(Statement(words["unpriced"].format(count=short(unpriced)), "money"))
-    for key, column in (("cache_unknown", "requests_cache_unknown"), ("usage_missing", "requests_usage_missing")):
+    for key, column in (
+        ("cache_unknown", "requests_cache_unknown"),
+        ("usage_missing", "requests_usage_missing"),
+    ):
         part = share(tokens[column], served(document))
         if part:
             out.append(Statement(words[key].format(share=percent(part)), "quality"))

@@ -1,6 +1,7 @@
-"""Charts of demand: the week's heatmap, the series per minute, the duration curve, concurrency, resident KV tokens.
+"""Charts of demand: heatmap of the week, series per minute, duration curve, concurrency, resident KV.
 
-Belongs here: aggregating `demand_minute` and `usage_hourly` for a chart. Does not belong here: computing demand.
+Belongs here: aggregating `demand_minute` and `usage_hourly` for a chart. Does not belong here: computing
+demand.
 """
 
 from __future__ import annotations
@@ -60,11 +61,13 @@ def _total() -> pl.Expr:
 
 
 def _hourly(rates: pl.DataFrame, usage: pl.DataFrame) -> pl.DataFrame:
-    """`at, rate, highest` (tok/s) by hour: mean and highest minute; from usage by hour of start where minutes lack."""
+    """`at, rate, highest` (tok/s) by hour: mean and highest minute; from hourly usage where minutes lack."""
     if not rates.is_empty():
-        return rates.group_by(pl.col("minute_at").dt.truncate("1h").alias("at")).agg(
-            pl.col("rate").mean(), pl.col("rate").max().alias("highest")
-        ).sort("at")
+        return (
+            rates.group_by(pl.col("minute_at").dt.truncate("1h").alias("at"))
+            .agg(pl.col("rate").mean(), pl.col("rate").max().alias("highest"))
+            .sort("at")
+        )
     served = usage.filter(SERVED & ~pl.col("response_cache_hit").fill_null(value=False))
     return (
         served.with_columns(rate=_total() / 3600)
@@ -87,7 +90,9 @@ def _week(document: Document, inputs: AuditInputs, hourly: pl.DataFrame) -> Char
     )
     first = local["day"].max() - timedelta(days=HEATMAP_DAYS - 1)  # type: ignore[operator]
     local = local.filter(pl.col("day") >= first)
-    cells = local.group_by("day", "hour").agg(pl.col("rate").mean(), pl.col("highest").max()).sort("day", "hour")
+    cells = (
+        local.group_by("day", "hour").agg(pl.col("rate").mean(), pl.col("highest").max()).sort("day", "hour")
+    )
     top = cells.sort("rate", descending=True).row(0, named=True)
     rows = [
         {
@@ -108,7 +113,9 @@ def _week(document: Document, inputs: AuditInputs, hourly: pl.DataFrame) -> Char
             scale=alt.Scale(domain=list(range(24))),
             axis=alt.Axis(labelAngle=0, labelOverlap=True, ticks=False, domain=False),
         ),
-        "y": alt.Y("day:O", title=None, scale=alt.Scale(domain=days), axis=alt.Axis(ticks=False, domain=False)),
+        "y": alt.Y(
+            "day:O", title=None, scale=alt.Scale(domain=days), axis=alt.Axis(ticks=False, domain=False)
+        ),
     }
     fill = alt.Color(
         "rate:Q",
@@ -117,17 +124,21 @@ def _week(document: Document, inputs: AuditInputs, hourly: pl.DataFrame) -> Char
         legend=alt.Legend(format=".2~s", orient="bottom", direction="horizontal", titleOrient="left"),
     )
     cell = over("cells").mark_rect(stroke="var(--page)", strokeWidth=1)
-    heat = cell.encode(**axes, color=fill, tooltip=[alt.Tooltip("day:O"), alt.Tooltip("hour:O"), alt.Tooltip("label:N")])
+    heat = cell.encode(
+        **axes, color=fill, tooltip=[alt.Tooltip("day:O"), alt.Tooltip("hour:O"), alt.Tooltip("label:N")]
+    )
     gaps = over("missing").mark_rect(fill=HATCH, stroke=FAINT, strokeWidth=0.5).encode(**axes)
     frame = over("top").mark_rect(fill=None, stroke=WARN, strokeWidth=2.5).encode(**axes)
     height = min(560, max(90, 26 * len(days)))
-    share = cells["rate"].sum()
+    share = float(cells["rate"].to_numpy().sum())
     busiest = short(top["rate"], "tok/s")
     hours = cells.sort("rate", descending=True)["rate"]
     tenth = max(1, round(cells.height / 10))
-    part = percent(hours.head(tenth).sum() / share) if share else "0 %"
+    part = percent(float(hours.head(tenth).to_numpy().sum()) / share) if share else "0 %"
     when = f"{day_label(top['day'])} {top['hour']:02d}:00"
-    title = CHART["week_tenth" if cells.height >= _LEAST_HOURS else "week"].format(rate=busiest, when=when, share=part)
+    title = CHART["week_tenth" if cells.height >= _LEAST_HOURS else "week"].format(
+        rate=busiest, when=when, share=part
+    )
     note = CHART["week_note" if len(days) < HEATMAP_DAYS else "week_note_cut"].format(days=HEATMAP_DAYS)
     return Chart(
         id="demand_week",
@@ -150,7 +161,9 @@ def _week(document: Document, inputs: AuditInputs, hourly: pl.DataFrame) -> Char
     )
 
 
-def _hours_in_gaps(inputs: AuditInputs, zone: str, known: set[tuple[str, int]], first: Any) -> list[dict[str, Any]]:
+def _hours_in_gaps(
+    inputs: AuditInputs, zone: str, known: set[tuple[str, int]], first: Any
+) -> list[dict[str, Any]]:
     """Cells of the heatmap that lie in a gap and hold nothing."""
     out = []
     for row in inputs.coverage.filter("is_gap").to_dicts():
@@ -185,7 +198,9 @@ def _segments(frame: pl.DataFrame, at: str, step_minutes: int) -> pl.DataFrame:
     return frame.with_columns(stretch=jump.fill_null(value=False).cum_sum())
 
 
-def _series(document: Document, inputs: AuditInputs, rates: pl.DataFrame, hourly: pl.DataFrame) -> Chart | None:
+def _series(
+    document: Document, inputs: AuditInputs, rates: pl.DataFrame, hourly: pl.DataFrame
+) -> Chart | None:
     """Tokens per second by minute, with median, p95 and the peak marked, gaps hatched."""
     if rates.is_empty():
         return None
@@ -214,7 +229,7 @@ def _series(document: Document, inputs: AuditInputs, rates: pl.DataFrame, hourly
         .encode(y="rate:Q", x=alt.value("width"), text="label:N")
     )
     layers = _gap_layer() + line + rules + words + _peak_layer()
-    under = (rates["rate"] < highest / 2).mean()
+    under = float((rates["rate"] < highest / 2).to_numpy().mean())
     title = CHART["series" if highest else "series_none"].format(share=percent(under))
     note = CHART["series_note" if minutes == 1 else "series_note_thinned"].format(minutes=minutes)
     return Chart(
@@ -247,7 +262,11 @@ def _peak_layer() -> Any:
 def _peak_rows(rates: pl.DataFrame, zone: str) -> list[dict[str, Any]]:
     top = wall_clock(rates.sort("rate", descending=True).head(1), "minute_at", zone)
     return [
-        {"at": row["text"], "rate": row["rate"], "label": CHART["peak_minute"].format(rate=short(row["rate"], "tok/s"))}
+        {
+            "at": row["text"],
+            "rate": row["rate"],
+            "label": CHART["peak_minute"].format(rate=short(row["rate"], "tok/s")),
+        }
         for row in top.select(iso("minute_at").alias("text"), "rate").to_dicts()
     ]
 
@@ -259,7 +278,11 @@ def _duration_curve(document: Document, rates: pl.DataFrame) -> Chart | None:
     import altair as alt
 
     values = rates["rate"].sort(descending=True)
-    steps = sorted({round(index * (values.len() - 1) / _CURVE_POINTS) for index in range(_CURVE_POINTS + 1)})
+    last = values.len() - 1
+    # Even steps, and finer and finer ones towards the peak, which lasts for minutes.
+    even = [round(index * last / _CURVE_POINTS) for index in range(_CURVE_POINTS + 1)]
+    fine = [min(last, round(1.15**index)) for index in range(_CURVE_POINTS // 2)]
+    steps = sorted({0, *even, *fine})
     rows = [{"share": (step + 1) / values.len(), "rate": values[step]} for step in steps]
     area = (
         over("curve")
@@ -282,11 +305,14 @@ def _duration_curve(document: Document, rates: pl.DataFrame) -> Chart | None:
         id="demand_duration",
         title=words.format(rate=short(tenth, "tok/s"), peak=short(against, "tok/s")),
         spec=finish(
-            area + mean_layer, 220, curve=rows, mean=[{"rate": mean, "label": CHART["mean"].format(rate=short(mean, "tok/s"))}]
+            area + mean_layer,
+            220,
+            curve=rows,
+            mean=[{"rate": mean, "label": CHART["mean"].format(rate=short(mean, "tok/s"))}],
         ),
         twin=Twin(
             ((LABEL["time_share"], "ratio"), (LABEL["rate_least"], "real")),
-            [(row["share"], row["rate"]) for row in rows[::10]],
+            [(row["share"], row["rate"]) for row in rows[::5]],
         ),
         definition="rate",
         note=CHART["duration_note"],
@@ -303,10 +329,11 @@ _LOADS = {
 def _load(document: Document, inputs: AuditInputs, minutes: pl.DataFrame, column: str) -> Chart | None:
     """Concurrency or resident KV tokens over time."""
     chart_id, axis, measure, definition, unit = _LOADS[column]
-    known = minutes.filter(pl.col(column).is_not_null()).select(pl.col("minute_at").alias("at"), pl.col(column).cast(pl.Float64))
+    known = minutes.filter(pl.col(column).is_not_null()).select(
+        pl.col("minute_at").alias("at"), pl.col(column).cast(pl.Float64)
+    )
     if known.is_empty():
         return None
-    import altair as alt
 
     zone = site_zone(document)
     thinned, step = binned_max(known, "at", [column])
@@ -314,7 +341,9 @@ def _load(document: Document, inputs: AuditInputs, minutes: pl.DataFrame, column
     line = (
         over("points")
         .mark_line(interpolate="step-after")
-        .encode(x=time_axis(LABEL["time"].format(zone=zone)), y=quantity_axis("value", axis), detail="stretch:N")
+        .encode(
+            x=time_axis(LABEL["time"].format(zone=zone)), y=quantity_axis("value", axis), detail="stretch:N"
+        )
     )
     hours = known.group_by(pl.col("at").dt.truncate("1h")).agg(pl.col(column).max()).sort("at")
     found = peak(document, measure, (60.0, 300.0, 3600.0))

@@ -19,7 +19,7 @@ SECONDS_PER_WEEK = 7 * SECONDS_PER_DAY
 
 
 def share(part: Any, whole: Any) -> float | None:
-    """part / whole; None where one is unknown or the whole is zero. Takes numbers and decimal strings."""
+    """Part / whole; None where one is unknown or the whole is zero. Takes numbers and decimal strings."""
     if part is None or whole is None or float(whole) == 0:
         return None
     return float(part) / float(whole)
@@ -68,10 +68,14 @@ def mean_tokens_per_s(document: Document) -> float | None:
     return float(worked) / seconds
 
 
-def peak(document: Document, measure: str, windows: Iterable[float], scope: str = "all") -> dict[str, Any] | None:
+def peak(
+    document: Document, measure: str, windows: Iterable[float], scope: str = "all"
+) -> dict[str, Any] | None:
     """Find the peak of a measure over the first of the windows (seconds) that the document has."""
     found = {
-        row["window_s"]: row for row in document["peaks"] if row["measure"] == measure and row["scope"] == scope
+        row["window_s"]: row
+        for row in document["peaks"]
+        if row["measure"] == measure and row["scope"] == scope
     }
     return next((found[window] for window in windows if window in found), None)
 
@@ -87,7 +91,9 @@ def exact_evidence_ratio(document: Document) -> float | None:
 
 def failed_checks(document: Document, severity: str) -> list[str]:
     """Names of the checks of a severity that did not pass."""
-    return [row["check"] for row in document["data_quality"] if not row["passed"] and row["severity"] == severity]
+    return [
+        row["check"] for row in document["data_quality"] if not row["passed"] and row["severity"] == severity
+    ]
 
 
 def slo_ms(document: Document, key: str) -> float | None:

@@ -1,6 +1,7 @@
 """Charts of efficiency: MFU and MBU by hour, tokens per joule, power against throughput, busy share.
 
-Belongs here: laying `efficiency_hourly` out for charts. Does not belong here: FLOPs, bytes and power (`pipelines/efficiency/`).
+Belongs here: laying `efficiency_hourly` out for charts. Does not belong here: FLOPs, bytes and power
+(`pipelines/efficiency/`).
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from reports.charts import (
     WARN,
     Chart,
     Twin,
-    binned_max,
     bars,
+    binned_max,
     colours,
     finish,
     iso,
@@ -27,6 +28,7 @@ from reports.charts import (
     over,
     quantity_axis,
     time_axis,
+    value_axis,
     wall_clock,
 )
 from reports.demand_charts import gap_rows
@@ -40,7 +42,7 @@ SHOWN_POOLS = 6
 
 def efficiency_charts(document: Document, inputs: AuditInputs) -> dict[str, Chart | None]:
     """All charts of efficiency by id; None where the marts can't carry one."""
-    pools = [entry for entry in document["efficiency"][:SHOWN_POOLS]]
+    pools = document["efficiency"][:SHOWN_POOLS]
     hourly = inputs.efficiency_hourly.filter(pl.col("scope").is_in([entry["scope"] for entry in pools]))
     hourly = hourly.rename({"hour_at": "at"}).sort("scope", "at")
     return {
@@ -129,7 +131,9 @@ def _joule(document: Document, inputs: AuditInputs, hourly: pl.DataFrame) -> Cha
     scopes = known["scope"].unique().sort().to_list()
     names = dict(zip(scopes, named([pool_name(scope) for scope in scopes]), strict=True))
     shown = known.with_columns(pool=pl.col("scope").replace_strict(names, return_dtype=pl.String))
-    points = _segments(wall_clock(shown, "at", zone), ["pool"]).select(iso("at"), "pool", "stretch", "tokens_per_j")
+    points = _segments(wall_clock(shown, "at", zone), ["pool"]).select(
+        iso("at"), "pool", "stretch", "tokens_per_j"
+    )
     line = (
         over("points")
         .mark_line()
@@ -169,7 +173,9 @@ def _power(document: Document, hourly: pl.DataFrame) -> Chart | None:
     import altair as alt
 
     entry = _largest(document, "power_w_mean")
-    own = known.filter(pl.col("scope") == entry["scope"]).with_columns(rate=pl.col("output_tokens") / pl.col("wall_s"))
+    own = known.filter(pl.col("scope") == entry["scope"]).with_columns(
+        rate=pl.col("output_tokens") / pl.col("wall_s")
+    )
     if own.is_empty():
         return None
     points = own.select("rate", "power_w_mean").to_dicts()
@@ -177,7 +183,7 @@ def _power(document: Document, hourly: pl.DataFrame) -> Chart | None:
         over("points")
         .mark_point(color=ACCENT, size=24, opacity=0.6)
         .encode(
-            x=alt.X("rate:Q", title=LABEL["output_rate"], axis=alt.Axis(format="~s", grid=False)),
+            x=alt.X("rate:Q", title=LABEL["output_rate"], axis=value_axis(grid=False)),
             y=quantity_axis("power_w_mean", LABEL["power"]),
         )
     )

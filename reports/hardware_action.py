@@ -24,12 +24,11 @@ _RENTED = ("cloud", "reserved", "spot", "api")
 
 @dataclass(frozen=True, slots=True)
 class HardwareAction:
-    """`phrase` is None where nothing can be said; then `missing` says why. `options`: what is recommended, by pool."""
+    """`phrase` is None where nothing can be said, and `missing` says why. `chosen`: every pool has an option."""
 
     verdict: Verdict
     phrase: str | None
     missing: str
-    options: tuple[Option, ...]
     chosen: bool
 
 
@@ -39,23 +38,21 @@ def hardware_action(document: Mapping[str, Any], scenario: str) -> HardwareActio
     options = sizing[scenario]["options"] or sizing["as_is"]["options"]
     pools = sorted({option["pool"] for option in options})
     if not pools:
-        return HardwareAction("undecided", None, _why_no_options(document), (), chosen=False)
+        return HardwareAction("undecided", None, _why_no_options(document), chosen=False)
     chosen = {option["pool"]: option for option in options if option["is_choice"]}
     today = {option["pool"]: option for option in options if option["is_today"]}
     if not chosen:
         reason = next((option["reasons"][0] for option in options if option["reasons"]), None)
         text = printable(reason or strings.DECISION["missing_choice_reason"], 200).rstrip(".")
         return HardwareAction(
-            "undecided", None, strings.DECISION["missing_choice"].format(reason=text), (), chosen=False
+            "undecided", None, strings.DECISION["missing_choice"].format(reason=text), chosen=False
         )
     told = [_pool_action(pool, chosen.get(pool), today.get(pool), len(pools), options) for pool in pools]
     told.sort(key=lambda pair: _RANK[pair[0]])
     phrases = [phrase for _, phrase in told[:SHOWN_POOLS]]
     if len(told) > SHOWN_POOLS:
         phrases.append(strings.DECISION["more_pools"].format(count=len(told) - SHOWN_POOLS))
-    return HardwareAction(
-        told[0][0], "; ".join(phrases), "", tuple(chosen.values()), chosen=len(chosen) == len(pools)
-    )
+    return HardwareAction(told[0][0], "; ".join(phrases), "", chosen=len(chosen) == len(pools))
 
 
 def _why_no_options(document: Mapping[str, Any]) -> str:
@@ -87,15 +84,14 @@ def _pool_action(
         return "keep", words[key].format(option=option_name(chosen), where=where)
     if chosen["serving"] == "api":
         return "rent", words["api"].format(where=where)
-    verdict: Verdict = "rent" if chosen["serving"] in _RENTED else "buy"
     same = today is not None and all(chosen[key] == today[key] for key in ("accelerator", "serving"))
-    if same and today is not None and chosen["count"] < today["count"]:
-        return "keep", words["keep_part"].format(count=chosen["count"], option=option_name(today), where=where)
-    if same and today is not None and chosen["count"] == today["count"]:
-        # The same cards cut into other groups or another precision: nothing is bought.
-        return "keep", words["keep"].format(option=option_name(today), where=where)
-    if same and today is not None:
+    if today is not None and same and chosen["count"] <= today["count"]:
+        # The same number of the same cards, cut into other groups or at another precision: nothing is bought.
+        key = "keep_part" if chosen["count"] < today["count"] else "keep"
+        return "keep", words[key].format(count=chosen["count"], option=option_name(today), where=where)
+    verdict: Verdict = "rent" if chosen["serving"] in _RENTED else "buy"
+    if today is not None and same:
         more = chosen["count"] - today["count"]
-        text = words[f"{verdict}_more"].format(count=more, accelerator=printable(chosen["accelerator"]), where=where)
-        return verdict, text
+        name = printable(chosen["accelerator"])
+        return verdict, words[f"{verdict}_more"].format(count=more, accelerator=name, where=where)
     return verdict, words[verdict].format(option=option_name(chosen), where=where)

@@ -1,13 +1,13 @@
 """How a value of a mart becomes a value of audit.json: integers, decimal strings, ratios, instants, or null.
 
-Belongs here: the four conversions and the sums that keep null apart from zero. Does not belong here: which keys the
-document has (`audit_json.py`).
+Belongs here: the four conversions and the sums that keep null apart from zero. Does not belong here: which
+keys the document has (`audit_json.py`).
 """
 
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -57,16 +57,21 @@ def json_row(row: dict[str, Any]) -> dict[str, Any]:
 
     Columns named `*_ratio` are held to 0..1.
     """
-    return {name: _value(name, value) for name, value in row.items()}
+    return {
+        name: ratio(value) if name.endswith("_ratio") else json_value(value) for name, value in row.items()
+    }
 
 
-def _value(name: str, value: Any) -> Any:
+def json_value(value: Any) -> Any:
+    """A value as JSON holds it: money as a decimal string, instants with Z, days as ISO 8601."""
     match value:
         case Decimal():
             return money_text(value)
         case datetime():
             return instant_text(value)
+        case date():
+            return value.isoformat()
         case float():
-            return ratio(value) if name.endswith("_ratio") else real(value)
+            return real(value)
         case _:
             return value

@@ -1,6 +1,7 @@
 """Charts of money: by team, by model, by day, and now against after.
 
-Belongs here: laying the document's costs out as bars. Does not belong here: any sum (`audit_parts.py` has them all).
+Belongs here: laying the document's costs out as bars. Does not belong here: any sum (`audit_parts.py` has
+them all).
 """
 
 from __future__ import annotations
@@ -57,21 +58,17 @@ def _by_team(document: Document) -> Chart | None:
     idle = Decimal(costs["idle"])
     loose = Decimal(costs["unattributed"] or 0) - idle
     rows = _shown(teams, GREY)
-    if rows:
-        rows[0]["colour"] = ACCENT
     rows += [
         _bar(LABEL[name], usd, WARN) for name, usd in (("unattributed", loose), ("idle", idle)) if usd > 0
     ]
     if not rows:
         return None
+    top = max(rows, key=lambda row: float(row["value"]))
+    title = CHART["team"].format(
+        name=top["name"], usd=top["label"], share=percent(share(top["value"], costs["total"]))
+    )
+    top["colour"] = ACCENT if top["colour"] == GREY else WARN
     spec, height = bars(rows, LABEL["money"])
-    if teams:
-        name, usd = teams[0]
-        title = CHART["team"].format(
-            name=printable(name, _NAME), usd=money(usd), share=percent(share(usd, costs["total"]))
-        )
-    else:
-        title = CHART["team_unattributed"].format(share=percent(share(costs["unattributed"], costs["total"])))
     extra = [(LABEL["unattributed"], loose), (LABEL["idle"], idle)]
     return Chart(
         id="money_team",
@@ -91,10 +88,10 @@ def _by_model(document: Document) -> Chart | None:
     models = _priced(costs["by_model"])
     if not models:
         return None
-    rows = _shown(models, GREY)
+    rows = _shown([(model_name(name), usd) for name, usd in models], GREY)
     rows[0]["colour"] = ACCENT
     spec, height = bars(rows, LABEL["money"])
-    name, usd = models[0]
+    name, usd = model_name(models[0][0]), models[0][1]
     return Chart(
         id="money_model",
         title=CHART["model"].format(
@@ -103,11 +100,16 @@ def _by_model(document: Document) -> Chart | None:
         spec=spec,
         twin=Twin(
             ((LABEL["model"], "text"), (LABEL["money_exact"], "money")),
-            [(printable(model), cost) for model, cost in costs["by_model"].items()],
+            [(printable(model_name(model)), cost) for model, cost in costs["by_model"].items()],
         ),
         definition="cost",
         height=height,
     )
+
+
+def model_name(name: str) -> str:
+    """A key of `costs.by_model` for people: lines of idle hardware stand there under `pool:NAME`."""
+    return LABEL["idle_of"].format(pool=name.removeprefix("pool:")) if name.startswith("pool:") else name
 
 
 def _by_day(document: Document) -> Chart | None:
@@ -125,7 +127,11 @@ def _by_day(document: Document) -> Chart | None:
         over("days")
         .mark_bar()
         .encode(
-            x=alt.X("day:O", title=LABEL["charge_day"], axis=alt.Axis(labelAngle=0, labelOverlap=True, ticks=False)),
+            x=alt.X(
+                "day:O",
+                title=LABEL["charge_day"],
+                axis=alt.Axis(labelAngle=0, labelOverlap=True, ticks=False),
+            ),
             y=quantity_axis("usd", LABEL["money_exact"]),
             color=alt.Color("colour:N", scale=None),
             tooltip=[alt.Tooltip("day:O"), alt.Tooltip("label:N")],
@@ -159,7 +165,8 @@ def _change(decision: Decision) -> Chart | None:
         title=CHART["change"].format(now=money(change.now), after=money(change.after)),
         spec=spec,
         twin=Twin(
-            ((LABEL["state"], "text"), (LABEL["month"], "money")), [(LABEL[name], usd) for name, usd, _ in parts]
+            ((LABEL["state"], "text"), (LABEL["month"], "money")),
+            [(LABEL[name], usd) for name, usd, _ in parts],
         ),
         definition="month",
         note=CHART["change_note"],

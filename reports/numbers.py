@@ -1,4 +1,4 @@
-"""How a number is written: three significant digits with an SI letter, the exact value, money, ratios, instants.
+"""How a number is written: three digits with an SI letter, the exact value, money, ratios, instants.
 
 Belongs here: every rule that turns a value into text for people. Does not belong here: which number is shown
 (`audit_json.py`), the words around it (`strings.py`). An unknown value (None) is written "unknown", never 0.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from zoneinfo import ZoneInfo
 
 from reports.strings import UNKNOWN
@@ -17,6 +17,8 @@ Number = int | float | Decimal
 
 _LETTERS = ((12, "T"), (9, "G"), (6, "M"), (3, "k"))
 _MONEY_LETTERS = ((9, "bn"), (6, "M"))
+_GLUED = ("W", "J")
+"""Units that take an SI letter directly: `1.38 kW`; counted things keep it apart: `1.38 k tokens`."""
 _DIGITS = 3
 
 
@@ -31,7 +33,12 @@ def _significant(value: Decimal) -> Decimal:
     """Round to three significant digits; whole numbers under 1000 stay whole."""
     if value == 0 or (value == value.to_integral_value() and abs(value) < 1000):  # noqa: PLR2004
         return value
-    return round(value, _DIGITS - 1 - value.adjusted())
+    return _rounded(value, _DIGITS - 1 - value.adjusted())
+
+
+def _rounded(value: Decimal, decimals: int) -> Decimal:
+    """Round half up, as people do; digits may be negative."""
+    return value.quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP)
 
 
 def _plain(value: Decimal) -> str:
@@ -53,6 +60,8 @@ def short(value: Number | None, unit: str = "") -> str:
         if abs(rounded) >= 10**power:
             text, letter = _plain(rounded.scaleb(-power)), f" {name}"
             break
+    if letter and unit in _GLUED:
+        return f"{text}{letter}{unit}"
     return f"{text}{letter}{f' {unit}' if unit else ''}"
 
 
@@ -62,7 +71,7 @@ def exact(value: Number | None, unit: str = "") -> str:
     if known is None:
         return UNKNOWN
     if isinstance(value, float) and known != known.to_integral_value():
-        known = round(known, max(0, 8 - known.adjusted()))
+        known = _rounded(known, max(0, 8 - known.adjusted()))
     text = _plain(known)
     return f"{text} {unit}" if unit else text
 
@@ -95,23 +104,23 @@ def percent(ratio: Number | None) -> str:
     if known is None:
         return UNKNOWN
     hundred = known * 100
-    if hundred in {0, 100}:
-        return f"{hundred.to_integral_value():f} %"
-    if 0 < hundred < Decimal("0.01"):
-        return "< 0.01 %"
-    if Decimal("99.99") < hundred < 100:  # noqa: PLR2004
-        return "> 99.99 %"
-    if 0 < hundred < 1:
-        return f"{_plain(round(hundred, 1 - hundred.adjusted()))} %"
-    if 99 < hundred < 100:  # noqa: PLR2004
-        return f"{_plain(round(hundred, 2))} %"
-    return f"{_plain(round(hundred, 1) if abs(hundred) < 10 else round(hundred))} %"  # noqa: PLR2004
+    least, most = Decimal("0.01"), Decimal("99.99")
+    if 0 < hundred < least or most < hundred < 100:  # noqa: PLR2004
+        return f"< {least} %" if hundred < least else f"> {most} %"
+    decimals = 0
+    if 0 < abs(hundred) < 1:
+        decimals = 1 - hundred.adjusted()
+    elif 99 < hundred < 100:  # noqa: PLR2004
+        decimals = 2
+    elif abs(hundred) < 10:  # noqa: PLR2004
+        decimals = 1
+    return f"{_plain(_rounded(hundred, decimals))} %"
 
 
 def percent_exact(ratio: Number | None) -> str:
     """A ratio as per cent with four decimals."""
     known = _known(ratio)
-    return UNKNOWN if known is None else f"{_plain(round(known * 100, 4))} %"
+    return UNKNOWN if known is None else f"{_plain(_rounded(known * 100, 4))} %"
 
 
 def zone_of(name: str | None) -> ZoneInfo:

@@ -1,7 +1,7 @@
 """Charts of the options and of the data's quality.
 
-Belongs here: cost per token against p95 TTFT with its interval, cost per month by option, coverage, lines by format.
-Does not belong here: ranking options (`pipelines/sizing/`).
+Belongs here: cost per token against p95 TTFT with its interval, cost per month by option, coverage, lines
+by format. Does not belong here: ranking options (`pipelines/sizing/`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reports.audit_json import AuditInputs
-from reports.charts import ACCENT, FAINT, GREY, HATCH, INK, WARN, Chart, Twin, bars, finish, iso, named, over, time_axis
-from reports.charts import quantity_axis, wall_clock
+from reports.charts import (
+    ACCENT,
+    FAINT,
+    GREY,
+    HATCH,
+    INK,
+    WARN,
+    Chart,
+    Twin,
+    bars,
+    finish,
+    iso,
+    named,
+    over,
+    time_axis,
+    value_axis,
+    wall_clock,
+)
 from reports.document_figures import Document, share, site_zone, slo_ms
 from reports.hardware_action import option_name
 from reports.numbers import exact, money, percent, printable
@@ -62,9 +78,18 @@ def _scatter(document: Document, options: Sequence[Option]) -> Chart | None:
         for name, option in zip(_names(known), known, strict=True)
     ]
     limit = slo_ms(document, "ttft_p95_ms")
-    base = over("options").encode(x=alt.X("usd:Q", title=LABEL["mtok"], axis=alt.Axis(grid=False)))
-    log = alt.Y("low:Q", title=LABEL["ttft"], scale=alt.Scale(type="log"), axis=alt.Axis(format="~s"))
-    tips = [alt.Tooltip("name:N"), alt.Tooltip("label:N", title=LABEL["mtok"]), alt.Tooltip("ms:N", title=LABEL["ttft"])]
+    across = alt.X(
+        "usd:Q", title=LABEL["mtok"], scale=alt.Scale(zero=False), axis=alt.Axis(grid=False, tickCount=6)
+    )
+    bounds = [row[key] for row in rows for key in ("low", "high")] + ([] if limit is None else [limit])
+    scale = alt.Scale(type="log", domain=[min(bounds) * 0.8, max(bounds) * 1.25], nice=False)
+    base = over("options").encode(x=across)
+    log = alt.Y("low:Q", title=LABEL["ttft"], scale=scale, axis=value_axis())
+    tips = [
+        alt.Tooltip("name:N"),
+        alt.Tooltip("label:N", title=LABEL["mtok"]),
+        alt.Tooltip("ms:N", title=LABEL["ttft"]),
+    ]
     colour = alt.Color("colour:N", scale=None)
     layers = (
         base.mark_rule(strokeWidth=1).encode(y=log, y2="high:Q", color=colour)
@@ -87,7 +112,12 @@ def _scatter(document: Document, options: Sequence[Option]) -> Chart | None:
                 (LABEL["slo"], "text"),
             ),
             [
-                (name, o["usd_per_mtok"], *(o["ttft_ms"][key] for key in ("p95", "low", "high")), yes_no(o["meets_slo"]))
+                (
+                    name,
+                    o["usd_per_mtok"],
+                    *(o["ttft_ms"][key] for key in ("p95", "low", "high")),
+                    yes_no(o["meets_slo"]),
+                )
                 for name, o in zip(_names(known), known, strict=True)
             ],
         ),
@@ -111,7 +141,9 @@ def _monthly(options: Sequence[Option]) -> Chart | None:
     if not known:
         return None
     chosen = next((option for option in known if option["is_choice"]), None)
-    shown = [o for o in known if o["rank"] <= SHOWN_OPTIONS or o["is_today"] or o["is_choice"]][: 2 * SHOWN_OPTIONS]
+    shown = [o for o in known if o["rank"] <= SHOWN_OPTIONS or o["is_today"] or o["is_choice"]][
+        : 2 * SHOWN_OPTIONS
+    ]
     names = named(_names(shown))
     rows = [
         {
@@ -131,7 +163,10 @@ def _monthly(options: Sequence[Option]) -> Chart | None:
         spec=spec,
         twin=Twin(
             ((LABEL["option"], "text"), (LABEL["month"], "money"), (LABEL["slo"], "text")),
-            [(name, o["usd_per_month"], yes_no(o["meets_slo"])) for name, o in zip(_names(known), known, strict=True)],
+            [
+                (name, o["usd_per_month"], yes_no(o["meets_slo"]))
+                for name, o in zip(_names(known), known, strict=True)
+            ],
         ),
         definition="option-cost",
         note=CHART["cost_note"],
@@ -170,7 +205,9 @@ def _coverage(document: Document, inputs: AuditInputs) -> Chart | None:
     chart = (
         over("stretches")
         .mark_rect()
-        .encode(x=time_axis(LABEL["time"].format(zone=zone)), x2="end:T", fill=alt.Fill("colour:N", scale=None))
+        .encode(
+            x=time_axis(LABEL["time"].format(zone=zone)), x2="end:T", fill=alt.Fill("colour:N", scale=None)
+        )
         .encode(tooltip=[alt.Tooltip("state:N")])
     )
     return Chart(
@@ -185,7 +222,12 @@ def _coverage(document: Document, inputs: AuditInputs) -> Chart | None:
                 (LABEL["reason"], "text"),
             ),
             [
-                (row["start_at"], row["end_at"], LABEL["gap" if row["is_gap"] else "with_data"], row["reason"] or "")
+                (
+                    row["start_at"],
+                    row["end_at"],
+                    LABEL["gap" if row["is_gap"] else "with_data"],
+                    row["reason"] or "",
+                )
                 for row in stretches.to_dicts()
             ],
         ),
@@ -218,14 +260,16 @@ def _lines(document: Document) -> Chart | None:
         .mark_bar(height=16)
         .encode(
             y=alt.Y("format:N", title=None, axis=alt.Axis(ticks=False, domain=False)),
-            x=alt.X("lines:Q", title=LABEL["lines"], axis=alt.Axis(format="~s", tickCount=5)),
+            x=alt.X("lines:Q", title=LABEL["lines"], axis=value_axis()),
             color=alt.Color("part:N", title=None, scale=scale),
             order=alt.Order("order:Q"),
             tooltip=[alt.Tooltip("format:N"), alt.Tooltip("part:N"), alt.Tooltip("lines:Q", format=",")],
         )
     )
     whole = document["inputs"]
-    key, part = ("rejects", whole["rejects"]) if whole["rejects"] else ("lines", whole["requests"] + whole["samples"])
+    key, part = (
+        ("rejects", whole["rejects"]) if whole["rejects"] else ("lines", whole["requests"] + whole["samples"])
+    )
     columns = ("files", "lines", *_PARTS)
     return Chart(
         id="quality_lines",
@@ -233,7 +277,10 @@ def _lines(document: Document) -> Chart | None:
         spec=finish(chart, height, lines=rows),
         twin=Twin(
             ((LABEL["format"], "text"), *((LABEL.get(column, column), "count") for column in columns)),
-            [(printable(name), *(counts[column] for column in columns)) for name, counts in by_format.items()],
+            [
+                (printable(name), *(counts[column] for column in columns))
+                for name, counts in by_format.items()
+            ],
         ),
         definition="lines",
         height=height + 80,

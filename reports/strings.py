@@ -1,12 +1,11 @@
 """Every fixed sentence and label of the report, by key; figures are filled in by name.
 
-Belongs here: English words. Does not belong here: which sentence is said (`decision.py`, `page.py`), how a number is
-written (`numbers.py`). A second language is a second set of these mappings with the same keys.
+Belongs here: English words. Does not belong here: which sentence is said (`decision.py`, `page.py`), how a
+number is written (`numbers.py`). A second language is a second set of these mappings with the same keys.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 
 UNKNOWN = "unknown"
@@ -52,14 +51,16 @@ FIX_OTHERWISE = "the waste"
 
 MONEY = MappingProxyType(
     {
-        "now_after": "Now {now} a month; {after} after the change{unfixed}.",
+        "now_after": "Now {now}; {after} a month after the change{unfixed}.",
+        "how": "{now} ({basis})",
         "unfixed": " ({unfixed} if the waste stays)",
-        "now_only": "Now {now} a month ({basis}); after the change: unknown, {missing}.",
-        "same": "Now {now} a month, and the same after: nothing changes.",
+        "now_only": "Now {now}; after the change: unknown, {missing}.",
+        "same": "Now {now}, and the same after: nothing changes.",
         "after_only": "Now: unknown, {missing}; after the change {after} a month{unfixed}.",
         "window_only": "{total} in the {length} of the window, too short to speak of a month.",
         "unknown": "Money now and after: unknown, {missing}.",
-        "after_cache": "Now {now} a month ({basis}); {after} if the missed cache reads were read.",
+        "after_cache": "Now {now}; {after} a month if the missed cache reads were read.",
+        "a_month": "{usd} a month",
         "basis_extrapolated": "extrapolated from {length} of data",
         "basis_fleet": "today's fleet as fleet.toml prices it",
         "no_price": "no call has a price; add prices or costs",
@@ -88,11 +89,13 @@ REASON = MappingProxyType(
         "waste_no_requests": "Waste is unknown: the logs hold no requests. Add gateway logs.",
         "demand_peak": "The real peak is {peak} for {window} ({when}), {times} x the mean.",
         "demand_peak_bare": "The real peak is {peak} for {window} ({when}).",
-        "demand_carried": "The real peak is {peak} for {window} ({when}): {share} of what today's fleet carries.",
+        "demand_carried": (
+            "The real peak is {peak} for {window} ({when}): {share} of what today's fleet carries."
+        ),
         "demand_requests": "The real peak is {peak} for {window} ({when}); tokens per second are unknown.",
         "demand_unknown": "The peak is unknown: no call with a time was read. Add gateway or access logs.",
-        "efficiency": "{pool}: MFU is {busy} while busy, {wall} over the window; {joule} ({source}).",
-        "efficiency_bare": "{pool}: {rate}; MFU is unknown: {basis}.",
+        "efficiency": "Pool {pool}: MFU is {busy} while busy, {wall} over the window; {joule} ({source}).",
+        "efficiency_bare": "Pool {pool}: {rate}; MFU is unknown: {basis}.",
         "efficiency_no_fleet": "MFU and energy are unknown: no fleet.toml names the hardware. Pass --fleet.",
         "efficiency_unknown": "MFU and energy are unknown: no demand on the pools of fleet.toml was found.",
         "money_total": "The window cost {total}; {unattributed} of it has no team.",
@@ -117,6 +120,7 @@ RISK = MappingProxyType(
         "bad_files": "{count} files could not be read to their end.",
         "impossible": "{problem}.",
         "none": "No risk stands out in the data.",
+        "no_requests": "Without requests neither demand nor waste nor cost can be told.",
     }
 )
 
@@ -161,7 +165,9 @@ LEAD = MappingProxyType(
             "Rules overlap and are not to be added up."
         ),
         "efficiency": "What the hardware did against what it could do, by pool of fleet.toml.",
-        "money": "Every total is the sum of its lines. Unattributed, idle and unpriced have lines of their own.",
+        "money": (
+            "Every total is the sum of its lines. Unattributed, idle and unpriced have lines of their own."
+        ),
         "options": "Ways to carry this demand, ranked by cost among those that meet the SLO.",
         "sensitivity": "What would have to change for another option to be the right one.",
         "quality": "What was read, what was not, and which checks failed.",
@@ -179,7 +185,9 @@ ABSENT = MappingProxyType(
         "waste_waterfall": "No waterfall: input tokens or cache reads are unknown.",
         "waste_curve": "No cache curve: it needs prefix hashes. Log prompts (only keyed hashes are kept).",
         "waste_findings": "No finding exceeds its threshold.",
-        "efficiency_mfu": "No MFU or MBU: it needs fleet.toml with the architecture and accelerator of a pool.",
+        "efficiency_mfu": (
+            "No MFU or MBU: it needs fleet.toml with the architecture and accelerator of a pool."
+        ),
         "efficiency_joule": "No tokens per joule: neither measured nor modelled power is known.",
         "efficiency_power": "No power against throughput: power is unknown.",
         "efficiency_busy": "No busy share: it needs fleet.toml and calls with durations.",
@@ -191,6 +199,7 @@ ABSENT = MappingProxyType(
         "options_cost": "No comparison of options: no option has a cost.",
         "quality_coverage": "No coverage: the stretches with data are unknown.",
         "quality_lines": "No files were read.",
+        "sensitivity_flip": "No sensitivity: it needs a recommended option and one to compare it with.",
     }
 )
 
@@ -207,204 +216,20 @@ ESTIMATE = MappingProxyType(
     }
 )
 
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """A number of the report: its anchor in the section on method, unit, meaning, and how it is obtained."""
-
-    anchor: str
-    term: str
-    unit: str
-    meaning: str
-
-
-DEFINITIONS = (
-    Definition("window", "Window", "UTC instants", "From the first to the last moment that the logs speak of."),
-    Definition(
-        "coverage",
-        "Coverage",
-        "ratio",
-        "Share of the window that is not a gap in the data. A quiet stretch is covered; a gap is not.",
-    ),
-    Definition(
-        "requests",
-        "Requests",
-        "calls",
-        "Upstream calls after duplicates were dropped. Served = ok or cancelled. A failed call carries no tokens "
-        "into any sum.",
-    ),
-    Definition("input", "Input tokens", "tokens", "All prompt tokens of served calls, cached ones included."),
-    Definition("cache-read", "Cache reads", "tokens", "Part of the input read from a prefix cache, as reported."),
-    Definition("cache-write", "Cache writes", "tokens", "Part of the input written to a prefix cache, as reported."),
-    Definition(
-        "uncached-input",
-        "Uncached input",
-        "tokens",
-        "Input - cache reads - cache writes, over the calls whose reads are known; the number of others is stated.",
-    ),
-    Definition("output", "Output tokens", "tokens", "All generated tokens of served calls, reasoning included."),
-    Definition("reasoning", "Reasoning tokens", "tokens", "Part of the output spent on reasoning."),
-    Definition(
-        "response-cache",
-        "From response cache",
-        "calls, tokens",
-        "Calls that the gateway answered from its own cache. They are usage: they count in tokens, and neither in "
-        "demand nor in cost.",
-    ),
-    Definition(
-        "failed-estimated",
-        "Estimated for failed calls",
-        "tokens",
-        "What a gateway estimated for calls that failed. It stands in no sum.",
-    ),
-    Definition(
-        "rate",
-        "Tokens per second",
-        "tok/s",
-        "Input and output tokens worked on. Uncached input is spread over [start + queue, first token], output over "
-        "[first token, end]; where a time is missing it is assumed as the peak's basis says.",
-    ),
-    Definition(
-        "peak",
-        "Peak",
-        "per window",
-        "Sliding-window maximum: the most that any window of that length holds. Concurrency and resident KV are means "
-        "over the window; window 0 is the highest instant. Windows longer than the data are not reported.",
-    ),
-    Definition("concurrency", "Concurrency", "calls", "Calls between arrival and end at once, queueing ones included."),
-    Definition(
-        "resident-kv",
-        "Resident KV tokens",
-        "tokens",
-        "Input and generated output of the calls in flight. A prefix shared by calls counts once for each.",
-    ),
-    Definition(
-        "seen-before",
-        "Seen before",
-        "tokens",
-        "Input tokens in an unbroken prefix that an earlier call of the same scope had sent. Evidence: hash chain over "
-        "blocks of the prompt, or the hash of a whole prompt.",
-    ),
-    Definition(
-        "missed",
-        "Missed cache reads",
-        "tokens, USD",
-        "Seen before, cacheable by the provider's rule, not yet expired, and not read from cache. Money is the "
-        "difference between the price paid and the price of a cache read.",
-    ),
-    Definition(
-        "evidence",
-        "Evidence level",
-        "",
-        "hash_chain (blocks of the prompt) > prompt_hash (whole prompt) > session (turns of a session) > none.",
-    ),
-    Definition(
-        "cache-curve",
-        "Cache curve",
-        "ratio",
-        "Share of all prefix blocks that an LRU cache of the given capacity would have held, from stack distances.",
-    ),
-    Definition(
-        "oversize",
-        "Oversize",
-        "tokens",
-        "Input beyond the threshold of a rule: outlier of its team and model, large for the answer it gets, above half "
-        "of the context, or just above a price step. Rules overlap.",
-    ),
-    Definition("retries", "Failed attempts", "calls", "Calls with status error, and whether a later attempt succeeded."),
-    Definition(
-        "mfu",
-        "MFU",
-        "ratio",
-        "Model FLOPs of the tokens worked on / (time x dense peak of the pool's precision); over busy time (at least "
-        "one call in flight) and over wall time.",
-    ),
-    Definition("mbu", "MBU", "ratio", "Bytes the model had to read / (busy time x memory bandwidth)."),
-    Definition(
-        "tokens-per-joule",
-        "Tokens per joule",
-        "tok/J",
-        "Output tokens / energy of the accelerators, over the hours in which both are known. The same number is tokens "
-        "per second per watt.",
-    ),
-    Definition(
-        "power",
-        "Power",
-        "W",
-        "Mean power of a pool's accelerators: measured where device samples cover the hour, else modelled from load.",
-    ),
-    Definition(
-        "cost",
-        "Cost",
-        "USD",
-        "Reported cost where the source states one, else list price x tokens by class, else amortised hours of own "
-        "hardware; exact decimals. Unpriced calls are counted, never 0.",
-    ),
-    Definition("unattributed", "Unattributed", "USD", "Cost of calls that name no team, and idle hardware."),
-    Definition("idle", "Idle", "USD", "Hours of own hardware with no call in flight."),
-    Definition("unpriced", "Unpriced", "calls", "Calls for which no price is known."),
-    Definition(
-        "month",
-        "Per month",
-        "USD",
-        "730 hours. What the window cost is scaled by 730 h / covered hours; under a day of data nothing is scaled.",
-    ),
-    Definition(
-        "option-cost",
-        "Cost of an option",
-        "USD/month, USD/Mtok",
-        "Per month of 730 hours, and per million tokens (input + output) at the real load.",
-    ),
-    Definition(
-        "latency",
-        "TTFT, TPOT",
-        "ms",
-        "Time to first token; time per output token. For options: estimates with an interval (low, high) around p95.",
-    ),
-    Definition("slo", "SLO", "ms", "The p95 of TTFT and TPOT that fleet.toml promises, or the default it names."),
-    Definition(
-        "utilisation",
-        "Utilisation of an option",
-        "ratio",
-        "Load / capacity within the SLO: mean, and at the planned peak. Above 100 % the load is not carried.",
-    ),
-    Definition(
-        "confidence",
-        "Confidence",
-        "",
-        "Points against: coverage under 95 % (1) or 80 % (2), under a week (1) or a day (2) of data, exact evidence for "
-        "less than half of the input (1), times assumed for more than 10 % (1), the choice's own figures medium (1) or "
-        "low (2), cache reads unknown for more than 20 % (1), calls without a price (1), no choice (3), a blocking "
-        "check failed (3). 0 = high, 1 or 2 = medium, more = low.",
-    ),
-    Definition(
-        "material",
-        "Fix first",
-        "",
-        "Waste comes first in the decision where removing it saves 5 % of the monthly cost, or the dearest finding is 5 % "
-        "of the window's cost, or 10 % of the input are missed cache reads.",
-    ),
-    Definition("finding", "Finding", "", "One thing to change, with its tokens, money, and the SQL that lists its rows."),
-    Definition(
-        "lines",
-        "Lines",
-        "lines",
-        "Lines read = requests + samples + rejects + other lines + duplicates. Copies of a file are not read twice.",
-    ),
-    Definition("checks", "Checks", "", "Rules that the data must keep; a failed one says what was found."),
-)
-ANCHORS = frozenset(definition.anchor for definition in DEFINITIONS)
-
 CHART = MappingProxyType(
     {
         "week": "The busiest hour runs {rate} ({when})",
-        "week_tenth": "The busiest hour runs {rate} ({when}); a tenth of the hours hold {share} of the tokens",
+        "week_tenth": (
+            "The busiest hour runs {rate} ({when}); a tenth of the hours hold {share} of the tokens"
+        ),
         "week_note": "Framed: the busiest hour. Hatched: no data.",
         "week_note_cut": "Framed: the busiest hour. Hatched: no data. The last {days} days.",
         "series": "{share} of the minutes run under half the peak",
         "series_none": "No token was worked on",
         "series_note": "One point per minute. Hatched: no data. The table holds hours.",
-        "series_note_thinned": "Highest minute of every {minutes} min. Hatched: no data. The table holds hours.",
+        "series_note_thinned": (
+            "Highest minute of every {minutes} min. Hatched: no data. The table holds hours."
+        ),
         "peak_minute": "peak minute {rate}",
         "duration": "Nine tenths of the time need at most {rate}",
         "duration_peak": "Nine tenths of the time need at most {rate}; the peak is {peak}",
@@ -423,16 +248,17 @@ CHART = MappingProxyType(
         "curve_sampled": "Estimated from a sample of blocks.",
         "findings_usd": "The dearest finding concerns {usd} of the window",
         "findings_tokens": "The largest finding concerns {tokens} tokens; its money is unknown",
-        "findings_note": "Findings may overlap: they are not to be added up. {left} without known money are left out.",
+        "findings_note": (
+            "Findings may overlap: they are not to be added up. {left} without known money are left out."
+        ),
         "findings_note_all": "Findings may overlap: they are not to be added up.",
         "mfu": "MFU is {busy} while busy and {wall} over the window ({pool})",
         "mfu_note": "By hour. Hatched: no data.",
         "joule": "{rate} output tokens per joule ({pool}, power {source})",
         "power": "Power runs from {low} to {high} ({pool})",
         "power_note": "One point per hour. Power {source}.",
-        "busy": "{pool} had calls in flight for {busy} of the covered time",
+        "busy": "Pool {pool} had calls in flight for {busy} of the covered time",
         "team": "{name} costs the most: {usd}, {share} of the window",
-        "team_unattributed": "{share} of the window's cost has no team",
         "model": "{name} costs the most: {usd}, {share} of the window",
         "day": "The dearest day is {day}: {usd}",
         "change": "Now {now} a month, {after} after",
@@ -448,6 +274,8 @@ CHART = MappingProxyType(
         "lines": "{share} of the lines that were read became requests or samples",
         "rejects": "{share} of the lines were rejected",
         "others": "{count} others",
+        "flip": "The nearest change that flips the choice: {what} by {size}",
+        "flip_note": "Estimates, from the options as the load is.",
     }
 )
 LABEL = MappingProxyType(
@@ -493,6 +321,7 @@ LABEL = MappingProxyType(
         "charge_day": "day (UTC)",
         "unattributed": "no team",
         "idle": "idle hardware",
+        "idle_of": "{pool}, idle",
         "unpriced": "unpriced",
         "month": "USD a month",
         "now": "now",
@@ -519,5 +348,123 @@ LABEL = MappingProxyType(
         "rejects": "rejects",
         "other_lines": "other lines",
         "duplicates": "duplicates",
+    }
+)
+
+FLIP = MappingProxyType(
+    {
+        "growth": "growth of the peak",
+        "price": "price of the choice",
+        "growth_detail": "beyond it the peak exceeds what {option} carries within the SLO",
+        "price_detail": "beyond it {other} is cheaper",
+        "waste_detail": "without the waste the choice is {option}{cost}",
+        "waste": "waste removed",
+        "at": " at {usd} a month",
+        "named": "{what}, {pool}",
+    }
+)
+
+PAGE = MappingProxyType(
+    {
+        "product": "tokenworks audit",
+        "window": "{start} .. {end} ({zone})",
+        "coverage": "coverage",
+        "requests": "requests",
+        "tokens": "tokens",
+        "confidence": "confidence",
+        "why": "Why",
+        "risks": "Risks",
+        "contents": "Contents",
+        "table": "Table of the figures",
+        "no_script": "Charts need scripts; the tables hold the same figures.",
+        "chart_failed": "This chart could not be drawn; the table holds its figures.",
+        "definition": "definition",
+        "rows": "SQL that lists the rows",
+        "more_rows": "{count} more rows stand in audit.json.",
+        "estimate": "est.",
+        "tokens_table": "Tokens of served calls",
+        "tokens_note": (
+            "Cache reads are unknown for {cache} of {served} served calls, token counts for {usage}. From the"
+            " response "
+            "cache: {cached_requests} calls, {cached_input} input, {cached_output} output tokens (in the "
+            "sums). Estimated "
+            "for failed calls: {failed_requests} calls, {failed_input} input tokens (in no sum)."
+        ),
+        "peaks_table": "Peaks of all calls",
+        "peaks_other": "Peaks by model",
+        "evidence_table": "Repeated prefixes by evidence",
+        "oversize_table": "Oversize prompts by rule",
+        "retries_table": "Failed attempts by kind of error",
+        "findings_table": "Findings",
+        "pools_table": "Pools",
+        "teams_table": "By team",
+        "models_table": "By model",
+        "total": "Total of the window",
+        "as_is_table": "Options for the load as it is",
+        "waste_removed_table": "Options with the waste removed",
+        "flips_table": "What flips the choice",
+        "checks_table": "Checks",
+        "files_table": "Files with problems",
+        "lines_sum": (
+            "{lines} lines = {requests} requests + {samples} samples + {rejects} rejects + {other_lines} "
+            "other lines "
+            "+ {duplicates} duplicates; {files} files, {copies} of them copies."
+        ),
+        "definitions": "Definitions",
+        "assumptions": "Assumptions about the site",
+        "sources": "Prices",
+        "bases": "How estimates were made",
+        "versions": "tokenworks {version}, audit.json schema {schema}",
+        "none": "none",
+        "scope": "scope",
+        "measure": "measure",
+        "window_s": "window",
+        "value": "value",
+        "per_s": "per second",
+        "start": "begins",
+        "assumed": "times assumed",
+        "evidence": "evidence",
+        "input": "input",
+        "uncached_input": "uncached input",
+        "cache_read": "cache read",
+        "cache_write": "cache write",
+        "output": "output",
+        "reasoning": "reasoning",
+        "rule": "rule",
+        "excess": "excess tokens",
+        "money": "USD",
+        "error_kind": "kind of error",
+        "attempts": "attempts",
+        "calls": "calls",
+        "recovered": "recovered",
+        "billed": "billed tokens",
+        "estimated": "estimated tokens",
+        "severity": "severity",
+        "advice": "What to do",
+        "accelerators": "accelerators",
+        "power": "mean power",
+        "source": "power",
+        "output_rate": "output tok/s",
+        "busy": "busy",
+        "kw": "kW at the wall",
+        "load": "peak load",
+        "ttft": "TTFT p95, ms",
+        "tpot": "TPOT p95, ms",
+        "slo": "meets SLO",
+        "reasons": "Reasons, option by option",
+        "nobody": "no team",
+        "nobody_idle": "no team, idle hardware included",
+        "lever": "what changes",
+        "flips_at": "flips at",
+        "consequence": "then",
+        "check": "check",
+        "passed": "passed",
+        "failed": "failed",
+        "detail": "found",
+        "path": "file",
+        "problem": "problem",
+        "unit": "unit",
+        "choice": "recommended",
+        "today": "today",
     }
 )

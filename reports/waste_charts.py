@@ -1,6 +1,7 @@
 """Charts of waste: from input to what was computed, the cache curve, findings by money.
 
-Belongs here: laying figures of the document out for a chart. Does not belong here: judging repetition (`pipelines/waste/`).
+Belongs here: laying figures of the document out for a chart. Does not belong here: judging repetition
+(`pipelines/waste/`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from reports.charts import ACCENT, GREY, INK, WARN, Chart, Twin, bars, finish, over
+from reports.charts import ACCENT, GREY, INK, WARN, Chart, Twin, bars, finish, over, value_axis
 from reports.document_figures import Document, share
 from reports.numbers import money, percent, printable, short
 from reports.strings import CHART, LABEL
@@ -45,7 +46,13 @@ def _waterfall(document: Document) -> Chart | None:
     if missed is not None and missed <= computed:
         steps += [("missed", computed - missed, computed, WARN), ("needed", 0, computed - missed, GREY)]
     rows = [
-        {"step": LABEL[name], "low": low, "high": high, "colour": colour, "label": short(high - low, "tokens")}
+        {
+            "step": LABEL[name],
+            "low": low,
+            "high": high,
+            "colour": colour,
+            "label": short(high - low, "tokens"),
+        }
         for name, low, high, colour in steps
     ]
     order = [row["step"] for row in rows]
@@ -53,9 +60,11 @@ def _waterfall(document: Document) -> Chart | None:
         y=alt.Y("step:N", title=None, sort=order, axis=alt.Axis(ticks=False, domain=False, labelLimit=180)),
         tooltip=[alt.Tooltip("step:N"), alt.Tooltip("label:N")],
     )
-    axis = alt.X("low:Q", title=LABEL["tokens"], axis=alt.Axis(format="~s", tickCount=5))
+    axis = alt.X("low:Q", title=LABEL["tokens"], axis=value_axis())
     marks = base.mark_bar(height=18).encode(
-        x=axis.scale(domain=[0, whole * 1.2 or 1], nice=False), x2="high:Q", color=alt.Color("colour:N", scale=None)
+        x=axis.scale(domain=[0, whole * 1.2 or 1], nice=False),
+        x2="high:Q",
+        color=alt.Color("colour:N", scale=None),
     )
     words = base.mark_text(align="left", dx=5, color=INK).encode(x="high:Q", text="label:N")
     key, part = ("waterfall_none", read) if missed is None else ("waterfall", missed)
@@ -88,14 +97,23 @@ def _cache_curve(document: Document) -> Chart | None:
     best = max(row["block_hit_ratio"] for row in points)
     enough = next(row for row in points if row["block_hit_ratio"] >= _NEARLY_BEST * best)
     rows: list[Mapping[str, Any]] = [
-        {"tokens": row["capacity_tokens"], "ratio": row["block_hit_ratio"], "label": percent(row["block_hit_ratio"])}
+        {
+            "tokens": row["capacity_tokens"],
+            "ratio": row["block_hit_ratio"],
+            "label": percent(row["block_hit_ratio"]),
+        }
         for row in points
     ]
     base = over("curve").encode(
-        x=alt.X("tokens:Q", title=LABEL["capacity"], scale=alt.Scale(type="log"), axis=alt.Axis(format="~s", grid=False)),
+        x=alt.X(
+            "tokens:Q", title=LABEL["capacity"], scale=alt.Scale(type="log"), axis=value_axis(grid=False)
+        ),
         y=alt.Y("ratio:Q", title=LABEL["block_hits"], axis=alt.Axis(format="%", tickCount=5)),
     )
-    tips = [alt.Tooltip("tokens:Q", title=LABEL["capacity"], format=","), alt.Tooltip("label:N", title=LABEL["ratio"])]
+    tips = [
+        alt.Tooltip("tokens:Q", title=LABEL["capacity"], format=","),
+        alt.Tooltip("label:N", title=LABEL["ratio"]),
+    ]
     marked = over("enough").encode(x="tokens:Q", y="ratio:Q")
     layers = (
         base.mark_line()
@@ -114,10 +132,16 @@ def _cache_curve(document: Document) -> Chart | None:
             layers,
             240,
             curve=rows,
-            enough=[{"tokens": enough["capacity_tokens"], "ratio": enough["block_hit_ratio"], "label": capacity}],
+            enough=[
+                {"tokens": enough["capacity_tokens"], "ratio": enough["block_hit_ratio"], "label": capacity}
+            ],
         ),
         twin=Twin(
-            ((LABEL["capacity"], "count"), (LABEL["capacity_blocks"], "count"), (LABEL["block_hits"], "ratio")),
+            (
+                (LABEL["capacity"], "count"),
+                (LABEL["capacity_blocks"], "count"),
+                (LABEL["block_hits"], "ratio"),
+            ),
             [(row["capacity_tokens"], row["capacity_blocks"], row["block_hit_ratio"]) for row in points],
         ),
         definition="cache-curve",

@@ -30,7 +30,7 @@ from parsers.records import FACT_TABLES, RECORD_TABLES, REQUESTS, Table
 from warehouse.tables import MARTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from datetime import datetime
     from pathlib import Path
 
@@ -47,6 +47,8 @@ class Warehouse:
     """Only records that begin in [start, end) are seen by readers; None = all."""
     marts: Path | None = None
     """Folder of the marts; None = the home folder itself."""
+    on_write: Callable[[str], None] | None = None
+    """Told the name of each table as it is written."""
 
     @property
     def key_file(self) -> Path:
@@ -95,7 +97,23 @@ class Warehouse:
             raise TokenworksError(f"the mart breaks its contract: {listed}", where=table.name)
         with replacing(self._file(table)) as path:
             conformed.write_parquet(path)
+        if self.on_write:
+            self.on_write(table.name)
         return conformed
+
+    def keep(self, name: str, frame: pl.DataFrame) -> None:
+        """Keep a stage's intermediate frame beside the marts, for a later stage of the same run."""
+        with replacing(self.marts_folder / f"{name}.frame") as path:
+            frame.write_parquet(path)
+
+    def recall(self, name: str) -> pl.DataFrame:
+        """The frame that `keep` kept."""
+        return pl.read_parquet(self.marts_folder / f"{name}.frame")
+
+    @property
+    def marts_folder(self) -> Path:
+        """Folder of the marts that are being built."""
+        return (self.marts or self.home) / "marts"
 
     def read(self, table: Table) -> pl.DataFrame:
         """A mart or flat fact, as last written; empty if it never was."""
@@ -116,7 +134,7 @@ class Warehouse:
     def _file(self, table: Table) -> Path:
         if table in FLAT_FACTS:
             return self.home / "facts" / f"{table.name}.parquet"
-        return (self.marts or self.home) / "marts" / f"{table.name}.parquet"
+        return self.marts_folder / f"{table.name}.parquet"
 
     @contextmanager
     def connect(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -143,7 +161,7 @@ class Warehouse:
             if self.window and table in RECORD_TABLES:
                 start, end = (f"TIMESTAMPTZ '{instant.isoformat()}'" for instant in self.window)
                 column = instant_of(table)
-                source += f" WHERE {column} >= {start} AND {column} < {end}"
+                source += f' WHERE "{column}" >= {start} AND "{column}" < {end}'
             connection.execute(f'CREATE VIEW "{table.name}" AS {source}')
         else:
             connection.execute(table.ddl())

@@ -88,6 +88,8 @@ DEMAND_MINUTE = Table(
         _c("uncached_input_tokens", REAL, "Uncached input; null where cache reads are unknown.", minimum=0),
         _c("output_tokens", REAL, "Output tokens.", minimum=0),
         _c("requests", COUNT, "Calls that started.", nullable=False, minimum=0),
+        _c("requests_usage_missing", COUNT, "Of them, token counts unknown.", nullable=False, minimum=0),
+        _c("requests_cache_unknown", COUNT, "Of them, uncached input unknown.", nullable=False, minimum=0),
         _c("concurrency_mean", REAL, "Mean number of calls in flight; null without durations.", minimum=0),
         _c("concurrency_max", COUNT, "Most calls in flight at once; null without durations.", minimum=0),
         _c("resident_kv_tokens_max", REAL, "Most tokens held in KV caches at once.", minimum=0),

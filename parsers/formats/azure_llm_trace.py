@@ -13,7 +13,7 @@ import polars as pl
 
 from parsers.format import Format, TokenSemantics
 from parsers.records import REQUESTS
-from parsers.values import Reading, first_fault, instant, present, whole
+from parsers.values import instant, read_fields, whole
 
 if TYPE_CHECKING:
     from parsers.format import Context, Head
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 # The service (code, conv, multimodal) is told only by the name of the file.
 _SERVICE = re.compile(r"(?:^|[_.-])(code|conv|multimodal)(?=[_.-]|$)", re.IGNORECASE)
-# As the 2023 and the 2024 release write it; tried first because a pattern is several times faster than
-# `instant`.
-_NAIVE, _ZONED = "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f%#z"
 
 
 def _recognise(head: Head) -> bool:
@@ -36,34 +33,25 @@ def service_of(source: str) -> str | None:
     return found.group(1).lower() if found else None
 
 
-def _started_at(name: str) -> Reading:
-    """Texts that name no zone are UTC."""
-    text = present(pl.col(name))
-    fast = pl.coalesce(
-        text.str.to_datetime(_NAIVE, time_unit="us", strict=False).dt.replace_time_zone("UTC"),
-        text.str.to_datetime(_ZONED, time_unit="us", strict=False),
-    )
-    other = instant(pl.when(fast.is_null()).then(text), name, unit="iso")
-    return Reading(pl.coalesce(fast, other.value), other.fault).needed(name)
-
-
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
-    started, context_tokens, generated = (
-        _started_at(COLUMNS[0]),
-        *(whole(pl.col(name), name).needed(name) for name in COLUMNS[1:]),
+    at, context_tokens, generated = COLUMNS
+    read = read_fields(
+        frame,
+        {
+            # Texts that name no zone are UTC.
+            "started_at": instant(pl.col(at), at, unit="iso").needed(at),
+            "input_tokens": whole(pl.col(context_tokens), context_tokens).needed(context_tokens),
+            "output_tokens": whole(pl.col(generated), generated).needed(generated),
+        },
     )
-    return frame.select(
-        "source_line",
-        started_at=started.value,
+    return read.drop("_flags").with_columns(
+        frame["source_line"],
         project=pl.lit(service_of(context.source), dtype=pl.String),
-        input_tokens=context_tokens.value,
-        output_tokens=generated.value,
         status=pl.lit("ok"),
         usage_origin=pl.lit("reported"),
         flags=pl.lit(["status_assumed"], dtype=pl.List(pl.String)),
-        _reject=first_fault([started, context_tokens, generated]),
         # A second header: files put on end of one another.
-        _other=present(pl.col("TIMESTAMP")).eq_missing(pl.lit("TIMESTAMP")),
+        _other=frame[at].eq_missing(at),
     )
 
 

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from parsers import litellm, usage
-from parsers.fields import Fields
+from parsers.fields import Fields, first_fault
 from parsers.format import Format, TokenSemantics
 from parsers.records import REQUESTS
 from parsers.usage import USAGE
-from parsers.values import first_fault
 
 if TYPE_CHECKING:
     from parsers.format import Context, Head
@@ -60,6 +59,9 @@ STRUCTURE = {
     "model_parameters": {"max_tokens": "VARCHAR", "max_completion_tokens": "VARCHAR", "tools": ["JSON"]},
     "messages": ["JSON"],
 }
+
+
+_PLACEHOLDERS = ("redacted-by-litellm", "litellm_truncated")
 
 
 def _recognise(head: Head) -> bool:
@@ -128,16 +130,21 @@ def _finish_reason(fields: Fields) -> pl.Expr:
 
 
 def _with_prompt(rows: pl.DataFrame, fields: Fields, context: Context) -> pl.DataFrame:
-    """Hash tools and messages. Redacted or absent bodies (a text, an object, an empty list) leave the hashes null."""
+    """Hash tools and messages. Absent, redacted or shortened bodies leave the hashes null: they are not the prompt."""
     if not fields.has("messages"):
         return rows
-    parts = pl.col("messages")
+    parts = pl.when(~_is_withheld()).then(pl.col("messages"))
     if fields.has("model_parameters.tools"):
         parts = pl.when(parts.list.len() > 0).then(
             pl.concat_list(pl.col("model_parameters.tools").fill_null([]), parts)
         )
     hashes = context.hasher.chain(fields.frame.select(parts).to_series(), rows["input_tokens"])
     return rows.with_columns(hashes)
+
+
+def _is_withheld() -> pl.Expr:
+    """Whether LiteLLM put its own words in the place of (a part of) the messages."""
+    return pl.col("messages").list.eval(pl.element().str.contains_any(list(_PLACEHOLDERS))).list.any()
 
 
 FORMAT = Format(

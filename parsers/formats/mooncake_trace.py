@@ -15,7 +15,7 @@ from parsers.clock import flag_list
 from parsers.errors import SiteConfigError
 from parsers.format import Format, Head, TokenSemantics
 from parsers.records import REQUESTS
-from parsers.values import content_scope, cumulative_tokens, first_fault, relative_origin, since, whole
+from parsers.values import content_scope, cumulative_tokens, read_fields, relative_origin, since, whole
 
 if TYPE_CHECKING:
     from parsers.format import Context
@@ -66,17 +66,22 @@ def block_tokens(context: Context) -> int:
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     block = block_tokens(context)
-    started = since(pl.col("timestamp"), "timestamp", "ms", relative_origin(context)).needed("timestamp")
-    lengths = {name: whole(pl.col(name), name).needed(name) for name in ("input_length", "output_length")}
-    rows = frame.select(
-        "source_line",
-        "session_id",
-        started_at=started.value,
-        model_requested=pl.col("model"),
-        input_tokens=lengths["input_length"].value,
-        output_tokens=lengths["output_length"].value,
-        ids=pl.col("hash_ids").cast(pl.List(pl.UInt64), strict=False),
-        fault=first_fault([started, *lengths.values()]),
+    origin = relative_origin(context)
+    read = read_fields(
+        frame,
+        {
+            "started_at": since(pl.col("timestamp"), "timestamp", "ms", origin).needed("timestamp"),
+            "input_tokens": whole(pl.col("input_length"), "input_length").needed("input_length"),
+            "output_tokens": whole(pl.col("output_length"), "output_length").needed("output_length"),
+        },
+    )
+    rows = read.drop("_flags").hstack(
+        frame.select(
+            "source_line",
+            "session_id",
+            model_requested=pl.col("model"),
+            ids=pl.col("hash_ids").cast(pl.List(pl.UInt64), strict=False),
+        )
     )
     blocks = pl.col("ids").list.len().cast(pl.Int64)
     unread = pl.col("ids").list.eval(pl.element().is_null()).list.any()
@@ -92,7 +97,7 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
                 {"relative_clock": TRUE, "status_assumed": TRUE, "block_size_mismatch": (blocks > 0) & ~fits}
             ),
             _reject=pl.coalesce(
-                "fault", pl.when(unread).then(pl.lit("hash_ids holds something that is not a whole number"))
+                "_reject", pl.when(unread).then(pl.lit("hash_ids holds something that is not a whole number"))
             ),
             _other=~TRUE,
             status=pl.lit("ok"),
@@ -105,7 +110,7 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
                 return_dtype=pl.List(pl.UInt64),
             ),
         )
-        .drop("ids", "fault")
+        .drop("ids")
     )
 
 

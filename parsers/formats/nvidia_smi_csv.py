@@ -182,27 +182,41 @@ def _valued(field: str) -> pl.Expr:
     return pl.when(~text.str.contains(_NO_VALUE)).then(text)
 
 
-def _quantity(field: str, units: dict[str, float]) -> tuple[pl.Expr, pl.Expr]:
-    """Value of a field in the contract's unit (null if it has none), and why it could not be read."""
-    text = _valued(field)
-    stated = text.str.extract(_CELL, 2)
+def _with_values(rows: pl.DataFrame) -> pl.DataFrame:
+    """Add the measured columns, `fault` (why a value could not be read) and `is_momentary` (of power)."""
+    fields = {field: units for queried, units in _MEASURED.values() for field in queried}
+    cells = rows.with_columns(
+        pl.col(field).str.extract_groups(_CELL).alias(f"cell {field}") for field in fields
+    )
+    read = cells.with_columns(_value(field, units).alias(f"value {field}") for field, units in fields.items())
+    unread = {field: _valued(field).is_not_null() & pl.col(f"value {field}").is_null() for field in fields}
+    faults = (
+        pl.when(unread[field]).then(pl.lit(f"{field} is no number in {', '.join(units)}"))
+        for field, units in fields.items()
+    )
+    *steady, momentary = (pl.col(f"value {field}") for field in _MEASURED["power_w"][0])
+    return read.with_columns(
+        *(
+            pl.coalesce(f"value {field}" for field in queried).alias(column)
+            for column, (queried, _) in _MEASURED.items()
+        ),
+        pl.coalesce(faults).alias("fault"),
+        (pl.coalesce(steady).is_null() & momentary.is_not_null()).alias("is_momentary"),
+    )
+
+
+def _value(field: str, units: dict[str, float]) -> pl.Expr:
+    """Value of a field in the contract's unit; null if it has none or can't be read."""
+    number, stated = (pl.col(f"cell {field}").struct.field(group) for group in ("1", "2"))
     unit = pl.coalesce(pl.when(stated != "").then(stated), f"unit {field}", pl.lit(next(iter(units))))
     factor = unit.replace_strict(units, default=None, return_dtype=pl.Float64)
-    value = text.str.extract(_CELL, 1).cast(pl.Float64, strict=False) * factor
-    if units is _SHARE:
-        value = value.round(8)  # 47 % is to be 0.47, which 47 x 0.01 is not
-    unread = text.is_not_null() & value.is_null()
-    return value, pl.when(unread).then(pl.lit(f"{field} is no number in {', '.join(units)}"))
+    value = number.cast(pl.Float64, strict=False) * factor
+    # 47 % is to be 0.47, which 47 x 0.01 is not.
+    return value.round(8) if units is _SHARE else value
 
 
 def _judged(rows: pl.DataFrame, local: clock.LocalClock, context: Context) -> pl.DataFrame:
-    read = {
-        column: [_quantity(field, units) for field in fields] for column, (fields, units) in _MEASURED.items()
-    }
-    steady = pl.coalesce(value for value, _ in read["power_w"][:-1])
-    valued = rows.with_columns(
-        *(pl.coalesce(value for value, _ in fields).alias(column) for column, fields in read.items()),
-        pl.coalesce(fault for fields in read.values() for _, fault in fields).alias("fault"),
+    valued = _with_values(rows).with_columns(
         pl.coalesce(_valued(field) for field in _NAME).alias("device_name"),
         pl.lit(context.options.get("instance"), pl.String).alias("host"),
         clock.flag_list(
@@ -211,7 +225,7 @@ def _judged(rows: pl.DataFrame, local: clock.LocalClock, context: Context) -> pl
                 clock.AMBIGUOUS: local.ambiguous(pl.col("naive")),
                 BY_ORDER: pl.col("by_order"),
                 IS_INDEX: pl.col("is_index"),
-                INSTANT_POWER: steady.is_null() & read["power_w"][-1][0].is_not_null(),
+                INSTANT_POWER: pl.col("is_momentary"),
             }
         ).alias("flags"),
     )

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from parsers import usage
-from parsers.fields import Fields
+from parsers.fields import Fields, first_fault
 from parsers.format import Format, TokenSemantics
 from parsers.records import REQUESTS
-from parsers.values import first_fault
 
 if TYPE_CHECKING:
     from parsers.format import Context, Head

@@ -7,6 +7,7 @@ it as records. What the counts include is in `FORMAT.semantics`; overlap of sess
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 import polars as pl
@@ -15,11 +16,12 @@ from parsers.clock import flag_list
 from parsers.format import Format, TokenSemantics
 from parsers.records import REQUESTS
 from parsers.values import (
+    Reading,
     content_scope,
     cumulative_tokens,
-    first_fault,
     number,
     present,
+    read_fields,
     relative_origin,
     since,
     whole,
@@ -75,43 +77,46 @@ def _recognise(head: Head) -> bool:
 
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
-    origin = relative_origin(context)
     container = pl.col("type").eq_missing(pl.lit("subagent"))
-    nested = pl.col("nested")
-    offset = number(pl.when(nested).then("agent_t").otherwise(pl.lit("0")), "t of the sub-agent").needed(
-        "t of the sub-agent"
+    read = read_fields(frame, _readings(relative_origin(context)))
+    rows = read.drop("_flags", "agent_t", "t").hstack(
+        frame.select(
+            "source_line",
+            record_key=_record_key(),
+            trace_id=pl.col("id"),
+            session_id=pl.concat_str(["id", "agent_id"], separator="/", ignore_nulls=True),
+            model_served=present(pl.col("model")),
+            operation=pl.lit("chat"),
+            stream=pl.col("type").replace_strict(
+                {"s": True, "n": False}, default=None, return_dtype=pl.Boolean
+            ),
+            finish_reason=present(pl.col("stop")),
+            status=pl.lit("ok"),
+            usage_origin=pl.lit("reported"),
+            ids=pl.col("hash_ids").cast(pl.List(pl.Int64), strict=False),
+            scope=_scope(context),
+            container=container,
+            _other=container & ~pl.col("nested"),
+        )
     )
-    seconds = number(pl.col("t"), "t").needed("t")
+    return _with_prefixes(rows, context).drop("ids", "scope", "container", "block_tokens")
+
+
+def _readings(origin: datetime) -> dict[str, Reading]:
     # A sub-agent's clock starts at 0 at its container's own t.
-    started = since(offset.value + seconds.value, "t", "s", origin)
-    read = {
+    of_agent = pl.when(pl.col("nested")).then("agent_t").otherwise(pl.lit("0"))
+    offset = number(of_agent, "t of the sub-agent").needed("t of the sub-agent")
+    seconds = number(pl.col("t"), "t").needed("t")
+    return {
+        "agent_t": offset,
+        "t": seconds,
+        "started_at": since(offset.value + seconds.value, "t", "s", origin),
         "input_tokens": whole(pl.col("in"), "in").needed("in"),
         "output_tokens": whole(pl.col("out"), "out").needed("out"),
         "block_tokens": whole(pl.col("block_size"), "block_size").needed("block_size"),
         "duration_ms": number(pl.col("api_time"), "api_time", factor=1000),
         "ttft_ms": number(pl.col("ttft"), "ttft", factor=1000),
     }
-    too_deep = pl.when(container & nested).then(pl.lit("a sub-agent inside a sub-agent is not read"))
-    rows = frame.select(
-        "source_line",
-        **{name: reading.value for name, reading in read.items()},
-        record_key=_record_key(),
-        trace_id=pl.col("id"),
-        session_id=pl.concat_str(["id", "agent_id"], separator="/", ignore_nulls=True),
-        started_at=started.value,
-        model_served=present(pl.col("model")),
-        operation=pl.lit("chat"),
-        stream=pl.col("type").replace_strict({"s": True, "n": False}, default=None, return_dtype=pl.Boolean),
-        finish_reason=present(pl.col("stop")),
-        status=pl.lit("ok"),
-        usage_origin=pl.lit("reported"),
-        ids=pl.col("hash_ids").cast(pl.List(pl.Int64), strict=False),
-        scope=_scope(context),
-        fault=pl.when(~container).then(first_fault([offset, seconds, started, *read.values()])),
-        too_deep=too_deep,
-        _other=container & ~nested,
-    )
-    return _with_prefixes(rows, context).drop("ids", "scope", "fault", "too_deep", "block_tokens")
 
 
 def _scope(context: Context) -> pl.Expr:
@@ -135,10 +140,13 @@ def _with_prefixes(rows: pl.DataFrame, context: Context) -> pl.DataFrame:
         flags=flag_list(
             {"relative_clock": TRUE, "status_assumed": TRUE, "block_size_mismatch": (blocks > 0) & ~fits}
         ),
-        _reject=pl.coalesce(
-            "too_deep",
-            "fault",
-            pl.when(unread).then(pl.lit("hash_ids holds something that is not a whole number")),
+        _reject=pl.when("container")
+        .then(pl.lit("a sub-agent inside a sub-agent is not read"))
+        .otherwise(
+            pl.coalesce(
+                "_reject",
+                pl.when(unread).then(pl.lit("hash_ids holds something that is not a whole number")),
+            )
         ),
     )
     hashes = context.hasher.chain_ids(rows["ids"], rows["scope"])

@@ -14,20 +14,22 @@ thousand weeks, as far as the model holds:
 - Alike is the same clock hour on other days of the same kind (working day, weekend), so nights and weekends
   that are always quiet are no gaps. Of four or more such days the extremes are left out: one more outage, or
   one batch night, does not decide. Such days must speak for half of the stretch.
-- Where they do not (short logs, clocks without a calendar), the hours before and after speak, and for one hour
-  at most: what a busy hour says of a whole night is unknown. Nor do they speak if one of them has less than
-  half the mean rate outside silences: traffic that fades into a silence and grows out of it is a rhythm.
-- A silence longer than a week is first judged by the days that had any record, then as above by its first week.
-- The dispersion is at least 1 and the largest of three: of quarters of an hour; of hours; of the days compared.
-  The first two come from successive differences, which a slow rhythm hardly moves; for hours, differences
-  between days at one clock time are taken where they are smaller, as no daily rhythm moves them. The stretch
-  itself is left out.
+- Where they do not (short logs, clocks without a calendar), the hours before and after speak, and for one
+  hour at most: what a busy hour says of a whole night is unknown. Nor do they speak if one of them has less
+  than half the mean rate outside silences: traffic that fades into a silence and grows out of it is a rhythm.
+- A silence longer than a week is first judged by the days that had any record, then as above by its first
+  week.
+- The dispersion is at least 1 and the largest of three: of quarters of an hour; of hours; of the days
+  compared. The first two come from successive differences, which a slow rhythm hardly moves; for hours,
+  differences between days at one clock time are taken where they are smaller, as no daily rhythm moves them.
+  The stretch itself is left out.
 
 Bursts much longer than an hour that come by themselves are the limit of the method.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -45,6 +47,7 @@ from warehouse.tables import COVERAGE
 
 SHORTEST_GAP_S = 15 * 60
 FALSE_ALARM = 1e-6
+LOG_FALSE_ALARM = math.log(FALSE_ALARM)
 TRIMMED_FROM_DAYS = 4
 
 DAY_US = 24 * HOUR_US
@@ -201,7 +204,7 @@ def _dispersion(bins: Reals, lag: int) -> float | None:
 
 def _log_chance(calls: float, dispersion: float, alike: float, silence: float) -> float:
     """Log of the chance that all of `calls` fell into the time that is alike and none into the silence."""
-    return calls / dispersion * float(np.log(alike / (alike + silence)))
+    return calls / dispersion * math.log(alike / (alike + silence))
 
 
 def _by_days_with_records(starts: Instants, begin: int, end: int, window: int) -> _Evidence | None:
@@ -215,25 +218,31 @@ def _by_days_with_records(starts: Instants, begin: int, end: int, window: int) -
 
 def _by_other_days(traffic: _Traffic, begin: int, end: int) -> _Evidence | None:
     """Evidence of the same clock time on other days; None where they speak for too little of the stretch."""
-    expected = log_chance = 0.0
-    spoken_for = days = 0
     judged = min(end, begin + WEEK_US)
-    dispersion = traffic.dispersion(begin, end)
+    hours: list[Reals] = []
+    spoken_for = days = 0
     for since, until in _by_hour(begin, judged):
         counts = _same_clock_time(traffic, since, until, (begin, end))
-        if len(counts) == 0:
-            continue
-        spoken_for += until - since
-        days = max(days, len(counts))
-        middle = np.sort(counts)[1:-1] if len(counts) >= TRIMMED_FROM_DAYS else counts
-        mean = float(middle.mean())
-        between = float(middle.var(ddof=1)) / mean if len(middle) > 1 and mean > 0 else 1.0
-        expected += mean
-        log_chance += _log_chance(float(middle.sum()), max(dispersion, between), len(middle), 1)
+        if len(counts):
+            spoken_for += until - since
+            days = max(days, len(counts))
+            hours.append(np.sort(counts)[1:-1] if len(counts) >= TRIMMED_FROM_DAYS else counts)
     if 2 * spoken_for < judged - begin:
         return None
+    # Dispersion only weakens the evidence, and costs time: most silences fall without it.
+    at_best = sum(_log_chance(float(counts.sum()), 1.0, len(counts), 1) for counts in hours)
+    least = traffic.dispersion(begin, end) if at_best < LOG_FALSE_ALARM else 1.0
+    log_chance = sum(
+        _log_chance(float(counts.sum()), max(least, _variance_ratio(counts)), len(counts), 1)
+        for counts in hours
+    )
     plural = "day" if days == 1 else "days"
-    return _Evidence(expected, log_chance, f"the same clock time on {days} other {plural} of that kind")
+    source = f"the same clock time on {days} other {plural} of that kind"
+    return _Evidence(sum(float(counts.mean()) for counts in hours), log_chance, source)
+
+
+def _variance_ratio(counts: Reals) -> float:
+    return float(counts.var(ddof=1) / counts.mean()) if len(counts) > 1 and counts.any() else 1.0
 
 
 def _by_hour(begin: int, end: int) -> Iterator[Stretch]:
@@ -276,7 +285,7 @@ def _by_neighbours(traffic: _Traffic, begin: int, end: int) -> _Evidence | None:
 
 
 def _improbable(evidence: _Evidence | None) -> bool:
-    return evidence is not None and evidence.log_chance < np.log(FALSE_ALARM)
+    return evidence is not None and evidence.log_chance < LOG_FALSE_ALARM
 
 
 def _reason(begin: int, end: int, evidence: _Evidence | None) -> str:

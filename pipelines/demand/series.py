@@ -63,35 +63,35 @@ def covered_minutes(coverage: pl.DataFrame) -> Instants:
 
 
 def _scope_minutes(calls: Calls, minutes: Instants) -> pl.DataFrame:
-    concurrency = calls.concurrency()
-    kv = calls.resident_kv()
-    mean = _per_minute(concurrency, minutes) / MINUTE_US
-    requests = np.rint(_per_minute(calls.arrivals(), minutes)).astype(np.int64)
-    columns = {
-        "minute_at": pl.from_epoch(pl.Series(minutes), "us").cast(INSTANT),
-        "input_tokens": _tokens(
-            calls.tokens("input_tokens"), calls.input, calls.work_from, calls.first_token, minutes
-        ),
-        "uncached_input_tokens": _tokens(
-            calls.tokens("uncached_input_tokens"), calls.uncached, calls.work_from, calls.first_token, minutes
-        ),
-        "output_tokens": _tokens(
-            calls.tokens("output_tokens"), calls.output, calls.first_token, calls.ended, minutes
-        ),
-        "requests": requests,
-        "concurrency_mean": None if concurrency.is_empty else mean,
-        "concurrency_max": None
-        if concurrency.is_empty
-        else np.rint(sweep.highest_within(concurrency, minutes, MINUTE_US)).astype(np.int64),
-        "resident_kv_tokens_max": None if kv.is_empty else sweep.highest_within(kv, minutes, MINUTE_US),
+    concurrency, kv = calls.concurrency(), calls.resident_kv()
+    worked_on = {
+        "input_tokens": (calls.input, calls.work_from, calls.first_token),
+        "uncached_input_tokens": (calls.uncached, calls.work_from, calls.first_token),
+        "output_tokens": (calls.output, calls.first_token, calls.ended),
     }
-    height = len(minutes)
-    return pl.DataFrame(
+    no_usage = np.isnan(calls.input) & np.isnan(calls.output)
+    frame = pl.DataFrame(
         {
-            name: pl.repeat(None, height, eager=True) if values is None else values
-            for name, values in columns.items()
+            "minute_at": pl.from_epoch(pl.Series(minutes), "us").cast(INSTANT),
+            **{name: _tokens(*counts, minutes) for name, counts in worked_on.items()},
+            "requests": _arrived(calls.started, minutes),
+            "requests_usage_missing": _arrived(calls.started[no_usage], minutes),
+            "requests_cache_unknown": _arrived(calls.started[np.isnan(calls.uncached)], minutes),
         }
     )
+    if not concurrency.is_empty:
+        frame = frame.with_columns(
+            concurrency_mean=_per_minute(concurrency, minutes) / MINUTE_US,
+            concurrency_max=np.rint(sweep.highest_within(concurrency, minutes, MINUTE_US)),
+        )
+    if not kv.is_empty:
+        frame = frame.with_columns(resident_kv_tokens_max=sweep.highest_within(kv, minutes, MINUTE_US))
+    return DEMAND_MINUTE.conform(frame)
+
+
+def _arrived(starts: Instants, minutes: Instants) -> Instants:
+    starts = np.sort(starts)
+    return np.searchsorted(starts, minutes + MINUTE_US) - np.searchsorted(starts, minutes)
 
 
 def _per_minute(curve: Curve, minutes: Instants) -> Reals:
@@ -100,8 +100,9 @@ def _per_minute(curve: Curve, minutes: Instants) -> Reals:
     return np.maximum(inside, 0.0)
 
 
-def _tokens(curve: Curve, counts: Reals, begins: Instants, ends: Instants, minutes: Instants) -> pl.Series:
-    values = pl.Series(_per_minute(curve, minutes))
+def _tokens(counts: Reals, begins: Instants, ends: Instants, minutes: Instants) -> pl.Series:
+    """Tokens per minute; null where calls were at work and the counts of all of them are unknown."""
+    values = pl.Series(_per_minute(sweep.evenly(begins, ends, counts), minutes))
     unknown = np.isnan(counts)
     if not unknown.any():
         return values

@@ -21,7 +21,7 @@ GROUP = "ingest"
 
 @dg.asset(group_name=GROUP, description="Every file parsed once into Parquet, under a name made of its content.")
 def landed_files(site: dg.ResourceParam[Site]) -> dg.MaterializeResult:
-    landings = land_all(find_sources(site.sources), site.warehouse, site.reading)
+    landings = land_all(find_sources(site.sources), site.warehouse, site.reading, site.on_file)
     site.remember(landings)
     return dg.MaterializeResult(
         metadata={"files": len(landings), "rows": sum(item.rows for item in landings), "dagster/row_count": len(landings)}

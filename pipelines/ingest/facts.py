@@ -130,8 +130,8 @@ def build_day(table: Table, day: date, chosen: Chosen, warehouse: Warehouse) -> 
         _load_landings(connection, chosen)
         if table is REQUESTS:
             return _build_requests(connection, parts, start, end, warehouse, day)
-        window = f"at >= {_literal(start)} AND at < {_literal(end)}"
-        _copy(connection, f"SELECT * FROM ({_records(table, parts, warehouse)}) WHERE {window}", table, day, warehouse, "at")
+        window = f'"at" >= {_literal(start)} AND "at" < {_literal(end)}'
+        _copy(connection, f"SELECT * FROM ({_records(table, parts, warehouse)}) WHERE {window}", table, day, warehouse, '"at"')
         return {}
 
 

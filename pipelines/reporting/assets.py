@@ -8,7 +8,7 @@ from pipelines.site import Site
 
 @dg.asset(group_name="report", deps=["published_marts"], description="audit.html and audit.json.")
 def audit_report(site: dg.ResourceParam[Site]) -> dg.MaterializeResult:
-    report = write_report(site, title=", ".join(site.sources))
+    report = write_report(site)
     return dg.MaterializeResult(metadata={"page": dg.MetadataValue.path(str(report.html)), "decision": report.decision.headline})
 
 

@@ -39,11 +39,11 @@ def report_of(site: Site) -> Report:
     return Report(site.report_folder / "audit.html", machine, decision(document))
 
 
-def write_report(site: Site, title: str) -> Report:
+def write_report(site: Site) -> Report:
     """Write `audit.json` and `audit.html` into the site's report folder."""
     warehouse = site.warehouse
     inputs = AuditInputs(
-        title=title,
+        title=site.title or ", ".join(site.sources),
         files=warehouse.read(FILES),
         duplicates=DroppedDoubles(warehouse).by_format(),
         fleet={**site.fleet.model_dump(mode="json"), "basis": list(site.fleet.basis)} if site.fleet_path else None,

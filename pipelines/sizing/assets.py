@@ -3,15 +3,12 @@
 import dagster as dg
 
 from parsers.records import FILES, REJECTS, REQUESTS
-from pipelines.pricing import base_prices, context_lengths, price_cliffs, prices_of
 from pipelines.quality import data_quality as quality_of
 from pipelines.resources import materialized, table_metadata
 from pipelines.sizing.scenarios import options_of_both
 from pipelines.site import Site
-from pipelines.waste.caching_rules import default_rules
+from pipelines.waste.assets import CALLS, OVERSIZE_APPS
 from pipelines.waste.findings import waste_findings
-from pipelines.waste.oversize import oversize as oversize_of
-from pipelines.waste.repetition import repeated_prefixes
 from pipelines.waste.retries import failed_attempts
 from warehouse.tables import (
     COST_LINES,
@@ -40,14 +37,16 @@ def fleet_options(site: dg.ResourceParam[Site]) -> dg.MaterializeResult:
     return materialized(site.warehouse.write_mart(FLEET_OPTIONS, frame))
 
 
-@dg.asset(group_name=GROUP, deps=[REQUESTS.name, COST_LINES.name], metadata=table_metadata(FINDINGS))
+@dg.asset(group_name=GROUP, deps=[REQUESTS.name, REPETITION.name, OVERSIZE.name, COST_LINES.name], metadata=table_metadata(FINDINGS))
 def findings(site: dg.ResourceParam[Site]) -> dg.MaterializeResult:
-    requests = site.warehouse.scan(REQUESTS)
-    prices = prices_of(requests)
-    calls = repeated_prefixes(requests, base_prices(prices), default_rules())
-    oversize = oversize_of(requests, base_prices(prices), context_lengths(requests), price_cliffs(prices))
-    spent = site.warehouse.read(COST_LINES)["cost_usd"].sum()
-    frame = waste_findings(calls, failed_attempts(requests), oversize, spent or None)
+    warehouse = site.warehouse
+    spent = warehouse.read(COST_LINES)["cost_usd"].sum()
+    frame = waste_findings(
+        warehouse.recall(CALLS),
+        failed_attempts(warehouse.scan(REQUESTS)),
+        warehouse.recall(OVERSIZE_APPS),
+        spent or None,
+    )
     return materialized(site.warehouse.write_mart(FINDINGS, frame))
 
 

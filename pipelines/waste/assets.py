@@ -16,12 +16,15 @@ from pipelines.waste.retries import retries as retries_of
 from warehouse.tables import CACHE_CURVE, OVERSIZE, REPETITION, RETRIES
 
 GROUP = "waste"
+CALLS, OVERSIZE_APPS = "waste_calls", "oversize_apps"
+"""Frames that the findings are made from: repetition call by call, oversize prompts application by application."""
 
 
 @dg.asset(group_name=GROUP, deps=[REQUESTS.name], metadata=table_metadata(REPETITION))
 def repetition(site: dg.ResourceParam[Site]) -> dg.MaterializeResult:
     requests = site.warehouse.scan(REQUESTS)
     calls = repeated_prefixes(requests, base_prices(prices_of(requests)), default_rules())
+    site.warehouse.keep(CALLS, calls)
     return materialized(site.warehouse.write_mart(REPETITION, repetition_of(calls)))
 
 
@@ -36,6 +39,7 @@ def oversize(site: dg.ResourceParam[Site]) -> dg.MaterializeResult:
     requests = site.warehouse.scan(REQUESTS)
     prices = prices_of(requests)
     frame = oversize_of(requests, base_prices(prices), context_lengths(requests), price_cliffs(prices))
+    site.warehouse.keep(OVERSIZE_APPS, frame)
     return materialized(site.warehouse.write_mart(OVERSIZE, frame))
 
 

@@ -26,6 +26,9 @@ NOT_GENERATING = ("embedding", "rerank", "image", "audio", "moderation")
 LEVELS = ("hash_chain", "prompt_hash", "session", "none")
 EXACT = ("hash_chain", "prompt_hash")
 
+TEMPLATE_TOKENS = 128
+"""More than a chat template adds to a prompt without tools."""
+
 _KEPT = (
     "source_file",
     "source_line",
@@ -42,6 +45,9 @@ _KEPT = (
     "input_tokens",
     "cache_read_tokens",
     "output_tokens",
+    "prompt_bytes",
+    "image_input_tokens",
+    "audio_input_tokens",
     "prompt_hash",
     "prefix_hashes",
     "prefix_token_counts",
@@ -107,11 +113,14 @@ def _evidence() -> pl.Expr:
         & (length == hashes.list.drop_nulls().list.len())
         & (length == counts.list.drop_nulls().list.len())
     )
+    # Media are tokens without text.
+    media = pl.sum_horizontal("image_input_tokens", "audio_input_tokens")
+    whole = (pl.col("input_tokens") - media <= pl.col("prompt_bytes") + TEMPLATE_TOKENS).fill_null(value=True)
     in_session = pl.col("session_id").is_not_null() & (pl.len().over("session_id") > 1)
     return (
-        pl.when(chained.fill_null(value=False))
+        pl.when(chained.fill_null(value=False) & whole)
         .then(pl.lit("hash_chain"))
-        .when(pl.col("prompt_hash").is_not_null())
+        .when(pl.col("prompt_hash").is_not_null() & whole)
         .then(pl.lit("prompt_hash"))
         .when(in_session)
         .then(pl.lit("session"))

@@ -4,14 +4,15 @@ Belongs here: from which share on something is worth saying, how bad it is, the 
 here: the measuring (`repetition.py`, `oversize.py`, `retries.py`), advice and the spelling of figures
 (`sentences.py`), findings of other stages, the decision.
 
-Only leaves (model and team) become findings, so that no token is reported in two scopes. Kinds:
+Only leaves (model and team, for oversize also the application) become findings, so that no token is reported
+in two scopes. Kinds:
     missed_cache: cacheable, not read from cache (exact evidence, money).
     cache_unreported: cacheable where the log does not say what was read from cache (no money).
     session_resend: re-sent history, an upper bound from sessions and counts (no money).
     response_cache: whole prompts answered before. Its tokens and money are those of the output (of the input
         where nothing is generated), so that they can be added to missed_cache.
-    oversize: the rule with the most excess of each leaf; excess overlaps with missed_cache, trimming comes
-        first.
+    oversize: the rule with the most excess of each application; excess overlaps with missed_cache, trimming
+        comes first.
     failed_attempts: attempts that failed.
 Severity is the share of the money spent (high from 5 %, medium from 1 %, low from 0.1 %, else info); where
 the money is unknown, the share of input tokens, and then never high.
@@ -28,6 +29,7 @@ import polars as pl
 
 from pipelines.waste.evidence import EXACT
 from pipelines.waste.oversize import CLIFF_MARGIN_PERCENT
+from pipelines.waste.repetition import known_missed_usd
 from pipelines.waste.rows_query import Leaf
 from pipelines.waste.scopes import known_sum, leaf_scope
 from pipelines.waste.sentences import (
@@ -109,7 +111,7 @@ def _leaves(calls: pl.DataFrame) -> pl.DataFrame:
         (pl.col("cache_scope") == "account").all().alias("account"),
         pl.col("write_multiple").is_not_null().any().alias("writes_charged"),
         known_sum(pl.col("missed_tokens")).alias("missed_tokens"),
-        known_sum(pl.col("missed_usd")).alias("missed_usd"),
+        known_missed_usd().alias("missed_usd"),
         (missed & pl.col("missed_usd").is_null()).sum().alias("missed_unpriced"),
         (missed & pl.col("rule_assumed").is_not_null()).sum().alias("missed_assumed"),
         (missed & (pl.col("evidence") == "hash_chain")).any().alias("missed_by_chain"),
@@ -273,20 +275,17 @@ def _repeated(leaf: dict[str, Any], totals: _Totals) -> dict[str, Any]:
 
 
 def _worst_rules(oversize: pl.DataFrame) -> list[dict[str, Any]]:
-    """Of each leaf: its oversize applications, else the rule with most excess; no call counts twice."""
-    apps = oversize.filter(pl.col("rule") == "input_output_ratio")
-    rest = oversize.join(apps.select(_LEAF).unique(), on=_LEAF, how="anti", nulls_equal=True)
+    """Of each application the rule with the most excess, so that no call counts twice."""
     order = ["excess_usd", "excess_tokens", "rule"]
-    worst = rest.sort(order, descending=[True, True, False], nulls_last=True).unique(
-        _LEAF, keep="first", maintain_order=True
-    )
-    return list(pl.concat([apps, worst]).sort("scope").iter_rows(named=True))
+    worst = oversize.sort(order, descending=[True, True, False], nulls_last=True)
+    return list(worst.unique("scope", keep="first", maintain_order=True).sort("scope").iter_rows(named=True))
 
 
 def _oversize_finding(row: dict[str, Any], totals: _Totals) -> dict[str, Any]:
     usd, threshold = row["excess_usd"], row["threshold_tokens"]
     highest = threshold * (100 + CLIFF_MARGIN_PERCENT) // 100 if row["rule"] == "price_cliff" else None
-    named = "" if row["app"] is None else f", {row['app_kind'].replace('_', ' ')} {shown_name(row['app'])}"
+    kind = "project" if row["app_kind"] == "project" else "key"
+    named = "" if row["app"] is None else f", {kind} {shown_name(row['app'])}"
     why = OVERSIZE_REASON[row["rule"]]
     advice = ADVICE[f"oversize/{row['rule']}"]
     return _finding(

@@ -4,23 +4,25 @@ Belongs here: the rules that call a prompt oversize, and what the input beyond t
 not belong here: repeated input (`repetition.py`), and whether a model's context is enough
 (`pipelines/sizing`).
 
-Rules. Calls that generate text, with input above 0; statistics need `MINIMUM_CALLS` calls.
-    outlier, per leaf: input above both 1.5 x the 99th percentile of the calls that are not themselves
-        suspect and the median x exp(6 robust standard deviations of log input). Suspect = beyond the latter.
-        A robust standard deviation is 1.4826 x the median absolute deviation, at least ln(2)/6, so that
-        nothing under twice the median is called oversize.
-    input_output_ratio, per application (project, else key, else the whole leaf): all its prompts are large
-        for what they give back. Its input:output, pooled, is at least 100 and ten times that of the other
-        calls to the model (to any model where there are too few), and its median input four times theirs.
-        Threshold: 1.5 x their 99th percentile.
-    context_share, per leaf whose model's context is given: input above half of the context.
-    price_cliff, per leaf whose model has a price cliff: input above the cliff by at most 5 %, so that
-        trimming it would have cost the lower price for all of it. Excess money is the difference on the
-        whole input.
+Rules. Calls that generate text, with input above 0, by application: project, else key, within a model and
+team. Applications of fewer than `MINIMUM_CALLS` calls are judged together as the rest of their leaf; the
+first two rules need as many calls, and their thresholds are at least `LEAST_TOKENS`.
+    outlier: input above both 1.5 x the 99th percentile of the calls that are not themselves suspect and the
+        median x exp(6 robust standard deviations of log input). Suspect = beyond the latter. A robust
+        standard deviation is 1.4826 x the median absolute deviation, at least ln(2)/6, so that nothing under
+        twice the median is called oversize.
+    input_output_ratio: all prompts of the application are large for what they give back. Its input:output,
+        pooled, is at least 100 and ten times that of the other calls to the model (to any model where there
+        are too few), and its median input four times theirs. Threshold: 1.5 x their 99th percentile.
+    context_share, where the model's context is given: input above half of the context.
+    price_cliff, where the model's price has steps: input above a step by at most 5 %, so that trimming it
+        would have cost the lower price for all of it. Excess money is the difference on the input that was
+        not
+        read from cache: a lower bound, since cached and output tokens have steps of their own.
 One call may break several rules: rules overlap and are not to be added up.
 Excess money of the other rules: excess x what the call paid per input token, cache reads at their own price
-(none where they are unknown).
-An estimate of what trimming saves: it can't be known from a log which part of a prompt would go.
+(none where they are unknown). An estimate of what trimming saves: it can't be known from a log which part of
+a prompt would go.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ from pipelines.waste.row_prices import with_unit_prices
 from pipelines.waste.scopes import encoded, known_sum, leaf_scope
 
 MINIMUM_CALLS = 50
+LEAST_TOKENS = 1024
+"""Prompts up to this size are not worth trimming, however small the others are."""
 _P99_FACTOR = 1.5
 _ROBUST_Z = 6.0
 _MAD_TO_SIGMA = 1.4826  # 1 / the 75th percentile of the standard normal distribution
@@ -51,8 +55,7 @@ CLIFFS_SCHEMA = pl.Schema(
 )
 """Price cliffs: with more input than `cliff_tokens`, every input token costs `input_usd_above` USD."""
 
-_LEAF = ["model", "team"]
-_APP = [*_LEAF, "app_kind", "app"]
+_APP = ["model", "team", "app_kind", "app"]
 OVERSIZE_DETAIL = (*_APP, "scope", "rule")
 
 
@@ -77,18 +80,18 @@ def oversize(
     """
     calls = served_calls(requests).filter(pl.col("generating") & (pl.col("input_tokens") > 0))
     calls = with_unit_prices(calls, prices, ("input", "cache_read")).with_columns(*_app())
-    rules = [
-        ("outlier", _LEAF, _outliers(calls)),
-        ("input_output_ratio", _APP, _large_for_task(calls)),
+    large = pl.len().over(_APP) >= MINIMUM_CALLS
+    calls = calls.with_columns(pl.when(large).then(pl.col("app_kind", "app")))
+    outliers = calls.join(_outliers(calls), on=_APP, nulls_equal=True)
+    large_for_task = calls.join(_large_for_task(calls), on=_APP, nulls_equal=True)
+    parts = [
+        _summed(outliers, "outlier", _excess_usd()),
+        _summed(large_for_task, "input_output_ratio", _excess_usd()),
     ]
     if contexts is not None:
-        rules.append(("context_share", _LEAF, _near_context(calls, contexts)))
-    parts = [
-        _summed(calls.join(thresholds, on=keys, nulls_equal=True), rule, keys, _excess_usd())
-        for rule, keys, thresholds in rules
-    ]
+        parts.append(_summed(_near_context(calls, contexts), "context_share", _excess_usd()))
     if cliffs is not None:
-        parts.append(_summed(_past_cliffs(calls, cliffs), "price_cliff", _LEAF, _cliff_usd()))
+        parts.append(_summed(_past_cliffs(calls, cliffs), "price_cliff", _cliff_usd()))
     return pl.concat(parts).sort("scope", "rule")
 
 
@@ -102,16 +105,18 @@ def _app() -> list[pl.Expr]:
 
 def _outliers(calls: pl.DataFrame) -> pl.DataFrame:
     log = pl.col("input_tokens").log()
-    median = log.median().over(_LEAF)
-    marked = calls.select(*_LEAF, "input_tokens", log.alias("log"), median.alias("median"))
-    spread = (pl.col("log") - pl.col("median")).abs().median().over(_LEAF) * _MAD_TO_SIGMA
+    median = log.median().over(_APP)
+    marked = calls.select(*_APP, "input_tokens", log.alias("log"), median.alias("median"))
+    spread = (pl.col("log") - pl.col("median")).abs().median().over(_APP) * _MAD_TO_SIGMA
     marked = marked.with_columns(
         robust=(pl.col("median") + _ROBUST_Z * pl.max_horizontal(spread, pl.lit(_LEAST_SIGMA))).exp()
     )
     usual = pl.col("input_tokens").filter(pl.col("input_tokens") <= pl.col("robust"))
-    beyond = pl.max_horizontal(_P99_FACTOR * usual.quantile(0.99, "linear"), pl.col("robust").first())
+    beyond = pl.max_horizontal(
+        _P99_FACTOR * usual.quantile(0.99, "linear"), pl.col("robust").first(), pl.lit(float(LEAST_TOKENS))
+    )
     return (
-        marked.group_by(_LEAF)
+        marked.group_by(_APP)
         .agg(
             pl.len().alias("calls"),
             beyond.ceil().cast(pl.Int64).alias("threshold_tokens"),
@@ -147,16 +152,15 @@ def _large_for_task(calls: pl.DataFrame) -> pl.DataFrame:
         if ratio >= _TASK_RATIO_FACTOR * given / max(returned, 1) and (
             app["median_tokens"] >= _TASK_INPUT_FACTOR * theirs
         ):
-            found.append((*(app[name] for name in _APP), math.ceil(_P99_FACTOR * p99)))
+            found.append((*(app[name] for name in _APP), max(math.ceil(_P99_FACTOR * p99), LEAST_TOKENS)))
     schema = {**dict.fromkeys(_APP, pl.String()), "threshold_tokens": pl.Int64()}
     return pl.DataFrame(found, schema=schema, orient="row")
 
 
 def _near_context(calls: pl.DataFrame, contexts: pl.DataFrame) -> pl.DataFrame:
-    leaves = calls.select(_LEAF).unique()
     known = contexts.filter(pl.col("context_tokens") > 0).unique("model", keep="first")
     half = (pl.col("context_tokens") * _CONTEXT_SHARE).floor().cast(pl.Int64)
-    return leaves.join(known, on="model").select(*_LEAF, half.alias("threshold_tokens"))
+    return calls.join(known.select("model", half.alias("threshold_tokens")), on="model")
 
 
 def _excess_usd() -> pl.Expr:
@@ -188,16 +192,18 @@ def _past_cliffs(calls: pl.DataFrame, cliffs: pl.DataFrame) -> pl.DataFrame:
 
 def _cliff_usd() -> pl.Expr:
     dearer = pl.col("input_usd_above") - pl.col("usd_per_input_token")
-    return (pl.col("input_tokens") * pl.max_horizontal(dearer, pl.lit(0).cast(MONEY))).cast(MONEY)
+    uncached = pl.col("input_tokens") - pl.min_horizontal(
+        pl.col("cache_read_tokens").fill_null(0), pl.col("input_tokens")
+    )
+    return (uncached * pl.max_horizontal(dearer, pl.lit(0).cast(MONEY))).cast(MONEY)
 
 
-def _summed(judged: pl.DataFrame, rule: str, keys: list[str], excess_usd: pl.Expr) -> pl.DataFrame:
+def _summed(judged: pl.DataFrame, rule: str, excess_usd: pl.Expr) -> pl.DataFrame:
     judged = judged.with_columns(excess_tokens=(pl.col("input_tokens") - pl.col("threshold_tokens")).clip(0))
     judged = judged.with_columns(excess_usd=pl.when(pl.col("excess_tokens") > 0).then(excess_usd))
     over = pl.col("excess_tokens") > 0
-    missing = [pl.lit(None, pl.String).alias(name) for name in _APP if name not in keys]
     return (
-        judged.group_by(keys)
+        judged.group_by(_APP)
         .agg(
             pl.col("threshold_tokens").filter(over).min(),
             pl.col("input_tokens").median().round().cast(pl.Int64).alias("typical_tokens"),
@@ -210,7 +216,6 @@ def _summed(judged: pl.DataFrame, rule: str, keys: list[str], excess_usd: pl.Exp
             pl.col("started_at").filter(over).max().alias("last_at"),
         )
         .filter(pl.col("requests") > 0)
-        .with_columns(*missing)
         .with_columns(_app_scope(), pl.lit(rule).alias("rule"))
         .select(*OVERSIZE_DETAIL, pl.exclude(OVERSIZE_DETAIL))
     )

@@ -98,7 +98,7 @@ def repetition(calls: pl.DataFrame) -> pl.DataFrame:
         known_sum(seen).alias("seen_before_tokens"),
         known_sum(pl.col("cache_read_tokens").filter(exact)).alias("cache_read_tokens"),
         known_sum(pl.col("missed_tokens")).alias("missed_tokens"),
-        known_sum(pl.col("missed_usd")).alias("missed_usd"),
+        known_missed_usd().alias("missed_usd"),
         (exact & pl.col("missed_tokens").is_null()).sum().alias("requests_missed_unknown"),
         (pl.col("missed_tokens").is_not_null() & pl.col("missed_usd").is_null())
         .sum()
@@ -115,6 +115,16 @@ def repetition(calls: pl.DataFrame) -> pl.DataFrame:
         pl.col("started_at").filter(repeated).max().alias("last_at"),
     ]
     return REPETITION.conform(by_scope(calls, measures))
+
+
+def known_missed_usd() -> pl.Expr:
+    """Money of a group: null where tokens were missed and none of them has a price.
+
+    Calls that missed nothing cost nothing; their zeros must not turn an unknown sum into a measured zero.
+    """
+    usd, missed = pl.col("missed_usd"), pl.col("missed_tokens") > 0
+    priced = (missed & usd.is_not_null()).any()
+    return pl.when(priced | ~missed.any()).then(known_sum(usd))
 
 
 def _of_level(level: str) -> pl.Expr:
@@ -183,7 +193,7 @@ def _missed_usd() -> pl.Expr:
 
 
 def _repeated_prompts(calls: pl.DataFrame) -> pl.DataFrame:
-    hashed = calls.filter(pl.col("prompt_hash").is_not_null())
+    hashed = calls.filter(pl.col("evidence").is_in(EXACT) & pl.col("prompt_hash").is_not_null())
     if hashed.is_empty():
         return pl.DataFrame(schema={"call": pl.UInt32, "repeated_prompt": pl.Boolean})
     from pipelines.waste.block_kernels import answered_before, number_blocks

@@ -82,7 +82,7 @@ class Leaf:
 
     def later_in_session(self) -> str:
         """Calls without hashes that are not the first of their session."""
-        return self._seen_before("session_id", among=f"{_FIRST_BLOCK} IS NULL", cache="provider")
+        return self._seen_before("session_id", among="session_id IS NOT NULL", cache="provider")
 
     def larger_than(self, threshold: int, highest: int | None, app_kind: str | None, app: str | None) -> str:
         """Generating calls of the leaf, or of one application in it, above a threshold of input tokens."""

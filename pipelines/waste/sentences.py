@@ -15,7 +15,7 @@ _NAME_LENGTH = 80
 _DIGITS = 3
 
 OVERSIZE_REASON = {
-    "outlier": "far above what is usual for the team",
+    "outlier": "far above what is usual there",
     "input_output_ratio": "far above other prompts, for short answers",
     "context_share": "above half of the model's context",
     "price_cliff": "just above the model's price step",

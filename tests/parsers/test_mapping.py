@@ -221,7 +221,7 @@ def test_started_at_follows_from_end_and_duration(load):
         ("cost_reported", "free", "x is not an amount"),
         ("stream", "maybe", "x is neither true nor false"),
         ("ended_at", "yesterday", "x is not an instant"),
-        ("http_status", "99999999999", "x is too large"),
+        ("http_status", "99999999999", "x is not a whole number of 32 bits"),
         ("operation", "poem", "x is none of chat"),
     ],
 )

@@ -88,13 +88,17 @@ def usage(frame_of: str) -> pl.DataFrame:
                     "api_key_alias": f"key {HOSTILE}",
                     "operation": "chat",
                 }
-                at = {"day": (START + timedelta(days=step)).date()} if frame_of == "day" else {
-                    "hour_at": START + timedelta(hours=step)
-                }
+                at = (
+                    {"day": (START + timedelta(days=step)).date()}
+                    if frame_of == "day"
+                    else {"hour_at": START + timedelta(hours=step)}
+                )
                 rows.append(row | at)
         rows += [
             row | at | {"requests": 7, "status": "cancelled", "team": "search"},
-            row | at | {"requests": 11, "response_cache_hit": True, "input_tokens": 44_000, "output_tokens": 0},
+            row
+            | at
+            | {"requests": 11, "response_cache_hit": True, "input_tokens": 44_000, "output_tokens": 0},
             row | at | {"requests": 5, "status": "error", "usage_origin": "estimated", "input_tokens": 9_999},
             row
             | at
@@ -103,7 +107,9 @@ def usage(frame_of: str) -> pl.DataFrame:
                 "status": "error",
                 "usage_origin": "missing",
                 "requests_usage_missing": 3,
-                **dict.fromkeys(("input_tokens", "output_tokens", "cache_read_tokens", "uncached_input_tokens")),
+                **dict.fromkeys(
+                    ("input_tokens", "output_tokens", "cache_read_tokens", "uncached_input_tokens")
+                ),
             },
         ]
     table = tables.USAGE_DAILY if frame_of == "day" else tables.USAGE_HOURLY
@@ -174,7 +180,10 @@ def cost_lines() -> pl.DataFrame:
     for day in range(DAYS):
         for m, model in enumerate(MODELS):
             for t, team in enumerate(TEAMS):
-                for meter, quantity, price in (("input", 3_600_000, "0.000002"), ("output", 540_000, "0.000008")):
+                for meter, quantity, price in (
+                    ("input", 3_600_000, "0.000002"),
+                    ("output", 540_000, "0.000008"),
+                ):
                     count = quantity // (1 + m + t) + 1
                     rows.append(
                         {
@@ -222,7 +231,9 @@ def cost_lines() -> pl.DataFrame:
                 "price_source": "no price known",
             }
         )
-    frame = pl.DataFrame(rows, schema_overrides={"cost_usd": pl.Decimal(38, 12), "unit_price_usd": pl.Decimal(38, 12)})
+    frame = pl.DataFrame(
+        rows, schema_overrides={"cost_usd": pl.Decimal(38, 12), "unit_price_usd": pl.Decimal(38, 12)}
+    )
     return tables.COST_LINES.conform(frame)
 
 
@@ -306,7 +317,11 @@ def fleet_options() -> pl.DataFrame:
 def _small() -> dict[str, pl.DataFrame]:
     """The marts of few rows."""
     end = START + timedelta(days=DAYS)
-    stretches = [(START, GAP[0], False, None), (*GAP, True, "no file speaks of it"), (GAP[1], end, False, None)]
+    stretches = [
+        (START, GAP[0], False, None),
+        (*GAP, True, "no file speaks of it"),
+        (GAP[1], end, False, None),
+    ]
     coverage = pl.DataFrame(stretches, schema=tables.COVERAGE.schema, orient="row")
     curve = pl.DataFrame(
         [
@@ -377,7 +392,12 @@ def _small() -> dict[str, pl.DataFrame]:
     )
     quality = pl.DataFrame(
         [
-            {"check": "lines are accounted for", "severity": "error", "passed": True, "detail": "17,433 of 17,433"},
+            {
+                "check": "lines are accounted for",
+                "severity": "error",
+                "passed": True,
+                "detail": "17,433 of 17,433",
+            },
             {"check": "gaps", "severity": "warning", "passed": False, "detail": "6 h are missing"},
         ]
     )
@@ -389,7 +409,9 @@ def _small() -> dict[str, pl.DataFrame]:
         "findings": findings,
         "data_quality": quality,
     }
-    return {name: next(t for t in tables.MARTS if t.name == name).conform(frame) for name, frame in frames.items()}
+    return {
+        name: next(t for t in tables.MARTS if t.name == name).conform(frame) for name, frame in frames.items()
+    }
 
 
 def manifest() -> pl.DataFrame:
@@ -402,11 +424,53 @@ def manifest() -> pl.DataFrame:
         "ingested_at": START + timedelta(days=8),
     }
     rows = [
-        {"path": "a.jsonl", "format": "litellm", "target": "requests", "lines": 15_010, "rows": 15_000, "rejects": 7, "other_lines": 3},
-        {"path": "b.jsonl", "format": "litellm", "target": "requests", "lines": 2_000, "rows": 2_000, "rejects": 0, "other_lines": 0},
-        {"path": f"c{HOSTILE}.log", "format": "vllm", "target": "engine_samples", "lines": 400, "rows": 350, "rejects": 0, "other_lines": 50},
-        {"path": "d.txt", "format": None, "target": None, "lines": 23, "rows": 0, "rejects": 0, "other_lines": 23, "problem": "cut off"},
-        {"path": "copy.jsonl", "format": "litellm", "target": "requests", "copy_of": "b.jsonl", "lines": 2_000, "rows": 0, "rejects": 0, "other_lines": 0},
+        {
+            "path": "a.jsonl",
+            "format": "litellm",
+            "target": "requests",
+            "lines": 15_010,
+            "rows": 15_000,
+            "rejects": 7,
+            "other_lines": 3,
+        },
+        {
+            "path": "b.jsonl",
+            "format": "litellm",
+            "target": "requests",
+            "lines": 2_000,
+            "rows": 2_000,
+            "rejects": 0,
+            "other_lines": 0,
+        },
+        {
+            "path": f"c{HOSTILE}.log",
+            "format": "vllm",
+            "target": "engine_samples",
+            "lines": 400,
+            "rows": 350,
+            "rejects": 0,
+            "other_lines": 50,
+        },
+        {
+            "path": "d.txt",
+            "format": None,
+            "target": None,
+            "lines": 23,
+            "rows": 0,
+            "rejects": 0,
+            "other_lines": 23,
+            "problem": "cut off",
+        },
+        {
+            "path": "copy.jsonl",
+            "format": "litellm",
+            "target": "requests",
+            "copy_of": "b.jsonl",
+            "lines": 2_000,
+            "rows": 0,
+            "rejects": 0,
+            "other_lines": 0,
+        },
     ]
     return FILES.conform(pl.DataFrame([base | row for row in rows], infer_schema_length=None))
 

@@ -26,7 +26,7 @@ def monday() -> datetime:
 
 @pytest.fixture(scope="session")
 def facts() -> Callable[..., pl.LazyFrame]:
-    """Make `requests` of dicts: `at`, `first`, `end` are seconds after Monday 00:00 UTC, the rest are columns."""
+    """Make `requests` of dicts: `at`, `first`, `end` are seconds after Monday 00:00 UTC, others columns."""
 
     def make(*rows: dict[str, Any]) -> pl.LazyFrame:
         full = [

@@ -162,7 +162,7 @@ calls = st.fixed_dictionaries(
 @settings(max_examples=15, deadline=None)
 @given(rows=st.lists(calls, min_size=1, max_size=12))
 def test_no_window_of_a_minute_beats_the_claimed_one(facts, rows):
-    """Tokens in every whole-second window, call by call, from the placed work; the claim is as high as any."""
+    """Every whole-second window, call by call, from the placed work: none is above the claim."""
     requests = facts(*rows)
     found = peaks(requests)
     assert DEMAND_PEAKS.problems(found) == {}
@@ -203,7 +203,7 @@ def azure(path):
 
 @pytest.mark.parametrize(("name", "height"), [("code", 8819), ("conv", 19366)])
 def test_azure_trace_of_an_hour(shared, name, height):
-    """Under an hour long and without durations: no hour, no seconds; the sliding minute beats every fixed one."""
+    """Under an hour and without durations: no hour, no seconds; the sliding minute beats every fixed one."""
     rows = azure(shared / "data" / "azure2023" / f"AzureLLMInferenceTrace_{name}.csv")
     assert rows.height == height
     found = peaks(rows.lazy())

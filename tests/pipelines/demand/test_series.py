@@ -79,7 +79,7 @@ def test_quiet_minutes_are_zero_and_every_scope_has_every_minute(facts, monday):
     )
     assert minutes.group_by("scope").len()["len"].to_list() == [5, 5, 5]
     quiet = minutes.filter(scope="all", minute_at=monday + timedelta(minutes=2)).row(0, named=True)
-    assert [quiet[name] for name in DEMAND_MINUTE.names[2:]] == [0] * 7
+    assert [quiet[name] for name in DEMAND_MINUTE.names[2:]] == [0] * 9
 
 
 def test_minutes_of_a_gap_have_no_row(facts, monday):
@@ -111,6 +111,8 @@ def test_unknown_counts_are_null_where_only_unknown_calls_work(facts):
     ).filter(scope="all")
     assert minutes["uncached_input_tokens"].to_list() == [None, 7, 0, 0]
     assert minutes["input_tokens"].to_list() == pytest.approx([10, 20, 0, 10])
+    assert minutes["requests_cache_unknown"].to_list() == [1, 1, 0, 0]
+    assert minutes["requests_usage_missing"].to_list() == [0, 0, 0, 0]
 
 
 def test_without_durations_load_is_unknown(facts):

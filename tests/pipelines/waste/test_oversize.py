@@ -93,3 +93,16 @@ def test_share_of_context_and_price_cliff(requests_of, prices_of):
         ("context_share", 200_000, 2, 31_000, Decimal("0.062")),
         ("price_cliff", 200_000, 1, 1_000, Decimal("0.402")),
     ]
+
+
+def test_short_prompts_are_never_oversize(requests_of, no_prices):
+    rows = [{"input_tokens": 10, "output_tokens": 5}] * 60 + [{"input_tokens": 1000, "output_tokens": 5}] * 3
+    assert oversize(requests_of(rows).lazy(), no_prices).is_empty()
+
+
+def test_small_applications_are_judged_together(requests_of, no_prices):
+    """Forty keys of ten calls each: none has statistics of its own, together they have."""
+    rows = [{**row, "api_key_alias": f"k{k % 40}"} for k, row in enumerate(usual(400))]
+    big = {"input_tokens": 200_000, "output_tokens": 200, "api_key_alias": "k1"}
+    found = oversize(requests_of([*rows, big]).lazy(), no_prices)
+    assert found.select("scope", "rule", "requests").rows() == [("model:gpt-4o/team:search", "outlier", 1)]

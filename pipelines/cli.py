@@ -1,0 +1,254 @@
+"""The command `tokenworks`.
+
+Belongs here: arguments, progress, what is printed, exit codes. Does not belong here: any work; heavy imports happen inside
+the commands, so that `--help` is quick.
+
+Exit codes: 0 done; 1 other error of the input; 2 wrong usage; 3 unknown or ambiguous format; 4 a source can't be read;
+5 fleet.toml, a mapping or an option is wrong; 6 nothing usable in the input; 7 a blocking check failed; 70 a fault of the
+program; 130 stopped by the user.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from parsers.errors import TokenworksError, UnreadableSourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parsers.format import Format
+    from pipelines.ingest.land import Landing, Reading
+
+INTERNAL_FAULT, INTERRUPTED = 70, 130
+
+app = typer.Typer(
+    help="One week of LLM logs in; what the tokens cost, where they are wasted, and what hardware must carry them, out.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+_stderr = Console(stderr=True, highlight=False)
+
+PathsArgument = Annotated[list[str], typer.Argument(help="Log files, folders, globs or archives.", show_default=False)]
+FormatOption = Annotated[str | None, typer.Option("--format", help="Format of the files; default: by content.")]
+MappingOption = Annotated[Path | None, typer.Option("--mapping", help="TOML file that describes the columns of a log.")]
+TimezoneOption = Annotated[str | None, typer.Option(help="Time zone of logs that name none, e.g. Europe/Berlin.")]
+YearOption = Annotated[int | None, typer.Option(help="Year of the first line of logs that name none.")]
+
+
+def main() -> None:
+    """Run the command; every error is one line."""
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+    os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
+    warnings.simplefilter("ignore")
+    with _one_line_errors():
+        app()
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    try:
+        yield
+    except TokenworksError as error:
+        _stderr.print(f"[bold red]error:[/] {escape(_line(str(error)))}", soft_wrap=True)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except KeyboardInterrupt:
+        _stderr.print("[bold red]stopped[/]; nothing is lost: run the same command again")
+        sys.exit(INTERRUPTED)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _stderr.print(f"[bold red]error:[/] {escape(_line(f'{where}{error.strerror or error}'))}", soft_wrap=True)
+        sys.exit(UnreadableSourceError.exit_code)
+    except Exception as error:
+        if os.environ.get("TOKENWORKS_DEBUG"):
+            raise
+        text = f"a fault of tokenworks ({type(error).__name__}). Set TOKENWORKS_DEBUG=1 to see where, and report it."
+        _stderr.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
+        sys.exit(INTERNAL_FAULT)
+
+
+def _line(text: str) -> str:
+    """Text of an error as one printable line: names in it may come from hostile files."""
+    return "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
+
+
+@app.command()
+def audit(
+    paths: PathsArgument,
+    fleet: Annotated[Path | None, typer.Option(help="fleet.toml: which models run on which hardware.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the report and the data.")] = Path("tokenworks-out"),
+    format_name: FormatOption = None,
+    mapping: MappingOption = None,
+    window: Annotated[str | None, typer.Option(help="START..END, ISO dates or instants, UTC.")] = None,
+    timezone: TimezoneOption = None,
+    year: YearOption = None,
+    title: Annotated[str | None, typer.Option(help="Title of the report; default: the paths.")] = None,
+) -> None:
+    """Read logs, analyse them, and write audit.html and audit.json into OUT."""
+    from pipelines.fleet import Fleet, load_fleet
+    from pipelines.site import Site, parse_window
+    from warehouse.store import Warehouse
+
+    with _stderr.status("starting") as status:
+
+        def on_file(landing: Landing) -> None:
+            told = landing.problem if not landing.format else f"{landing.rows:,} rows"
+            status.update(escape(_line(f"read {landing.path}: {told}")))
+
+        site = Site(
+            warehouse=Warehouse(
+                out,
+                window=parse_window(window) if window else None,
+                on_write=lambda table: status.update(f"computed {table}"),
+            ),
+            sources=tuple(paths),
+            fleet=load_fleet(fleet) if fleet else Fleet.default(),
+            report_folder=out,
+            reading=_reading(format_name, mapping, timezone, year),
+            fleet_path=str(fleet) if fleet else None,
+            title=title or ", ".join(paths),
+            on_file=on_file,
+        )
+        from pipelines.audit import run_audit
+
+        report = run_audit(site)
+    from reports.decision import decision_lines
+
+    for line in decision_lines(report.decision):
+        typer.echo(line)
+    _stderr.print(f"report: {escape(str(report.html))}  data: {escape(str(report.json))}", soft_wrap=True)
+
+
+def _reading(format_name: str | None, mapping: Path | None, timezone: str | None, year: int | None) -> Reading:
+    import hashlib
+
+    from parsers.mapping import load_mapping
+    from parsers.registry import load
+    from pipelines.ingest.land import Reading
+
+    if format_name:
+        load(format_name)
+    options = {name: str(value) for name, value in (("timezone", timezone), ("year", year)) if value is not None}
+    mapped: Format | None = load_mapping(mapping) if mapping else None
+    digest = hashlib.sha256(mapping.read_bytes()).hexdigest() if mapping else ""
+    return Reading(format_name, mapped, digest, options)
+
+
+@app.command()
+def parse(
+    file: Annotated[str, typer.Argument(help="One log file, folder or archive.", show_default=False)],
+    format_name: FormatOption = None,
+    mapping: MappingOption = None,
+    timezone: TimezoneOption = None,
+    year: YearOption = None,
+) -> None:
+    """Print canonical rows as JSON lines; rejects with their line numbers and the counts go to standard error."""
+    import polars as pl
+
+    from parsers.errors import UnknownFormatError
+    from parsers.sources import find_sources
+    from pipelines.ingest.land import land
+    from warehouse.store import Warehouse
+
+    reading = _reading(format_name, mapping, timezone, year)
+    lines = rows = rejects = other = 0
+    with tempfile.TemporaryDirectory(prefix="tokenworks-") as folder:
+        warehouse = Warehouse(Path(folder))
+        sources = find_sources([file])
+        for source in sources:
+            landing = land(source, warehouse, reading)
+            if landing.problem:
+                if not landing.format and len(sources) == 1:
+                    raise UnknownFormatError(landing.problem)
+                _stderr.print(escape(_line(f"{landing.path}: {landing.problem}")), soft_wrap=True)
+            if not landing.id:
+                continue
+            parts = warehouse.landed / landing.id
+            for part in sorted(parts.glob("part-*.parquet")):
+                for row in pl.read_parquet(part).with_columns(source_file=pl.lit(source.name)).iter_rows(named=True):
+                    sys.stdout.write(json.dumps(_known(row), ensure_ascii=False, default=str) + "\n")
+            rejected = parts / "rejects.parquet"
+            if rejected.exists():
+                for line, reason in pl.read_parquet(rejected).select("source_line", "reason").iter_rows():
+                    _stderr.print(escape(_line(f"{source.name}:{line}: {reason}")), soft_wrap=True)
+            lines, rows = lines + landing.lines, rows + landing.rows
+            rejects, other = rejects + landing.rejects, other + landing.other_lines
+    _stderr.print(f"{lines:,} lines = {rows:,} rows + {rejects:,} rejects + {other:,} other")
+
+
+def _known(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without its unknown values; instants in ISO 8601 with Z."""
+    from datetime import datetime
+
+    return {
+        name: value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else value
+        for name, value in row.items()
+        if value is not None
+    }
+
+
+@app.command()
+def formats() -> None:
+    """List what can be read, and how each format is recognised."""
+    from rich.table import Table
+
+    from parsers.registry import all_formats
+
+    table = Table("format", "what", "fills", "recognised by", box=None, header_style="bold")
+    for fmt in all_formats():
+        table.add_row(fmt.name, fmt.title, fmt.target.name, fmt.recognised_by)
+    Console(highlight=False).print(table)
+    typer.echo("Any other CSV, JSON lines or Parquet file: describe its columns with --mapping FILE.toml.")
+
+
+@app.command()
+def sniff(file: Annotated[str, typer.Argument(help="A log file, folder or archive.", show_default=False)]) -> None:
+    """Say what a file is, and why."""
+    from parsers.detect import detect
+    from parsers.errors import UnknownFormatError
+    from parsers.sources import find_sources, read_head
+
+    sources = find_sources([file])
+    unknown = 0
+    for source in sources:
+        try:
+            found = detect(read_head(source))
+        except UnknownFormatError as error:
+            if len(sources) == 1:
+                raise
+            unknown += 1
+            typer.echo(_line(str(error)))
+        else:
+            typer.echo(_line(f"{source.name}: {found.format.name} ({found.format.title}), because it has {found.because}"))
+    if unknown == len(sources):
+        raise UnknownFormatError("no file is of a known format", where=file)
+
+
+@app.command()
+def synth(
+    out: Annotated[Path, typer.Option(help="Folder to write the example week into.", show_default=False)],
+    days: Annotated[int, typer.Option(min=1, max=366, help="Days of traffic.")] = 7,
+    requests: Annotated[int | None, typer.Option(min=1, help="About how many requests; default: about 20,000.")] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same bytes.")] = 7,
+) -> None:
+    """Write the example week: a small company's gateway log and GPU telemetry, and the truth that was planted."""
+    from pipelines.synth.week import write_week
+
+    with _stderr.status("writing the example week"):
+        write_week(out, days=days, requests=requests, seed=seed)
+    typer.echo(f"wrote {out}; the planted truth is in {out / 'truth.json'}")

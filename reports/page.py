@@ -1,0 +1,239 @@
+"""The report page: one HTML file that holds charts, scripts and styles, and asks for nothing.
+
+Belongs here: putting document, charts, tables and decision into the templates, the scripts, the policy that
+forbids the network, and escaping. Does not belong here: figures (`audit_json.py`), sentences
+(`decision.py`), layout (`templates/`).
+
+Names from logs are hostile. Jinja escapes them in HTML; in the JSON of the charts `<`, `>`, `&` and the two
+line separators of Unicode are written as escapes, so that no text ends a script block. The content policy
+allows the two inline scripts of this module, by hash, and no other; charts are evaluated by Vega's
+interpreter, so no string is ever compiled to code.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from importlib import resources
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from reports import strings, tables
+from reports.audit_json import AuditInputs
+from reports.charts import Chart, Kind
+from reports.decision import Decision
+from reports.definitions import DEFINITIONS
+from reports.demand_charts import demand_charts
+from reports.document_figures import all_requests, served, site_zone
+from reports.efficiency_charts import efficiency_charts
+from reports.money_charts import money_charts
+from reports.numbers import (
+    exact,
+    instant,
+    money,
+    money_exact,
+    percent,
+    percent_exact,
+    printable,
+    short,
+    zone_of,
+)
+from reports.options_charts import options_charts, quality_charts
+from reports.sensitivity import sensitivity_charts
+from reports.waste_charts import waste_charts
+
+SHOWN_FINDINGS = 50
+_FIRST_SCREEN = ("demand_week", "money_change")
+_JSON_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section of the page: its charts that can be drawn, and the sentences for those that can't."""
+
+    anchor: str
+    title: str
+    lead: str
+    charts: list[Chart]
+    absent: list[str]
+
+
+def render(document: Mapping[str, Any], inputs: AuditInputs, decision: Decision) -> str:
+    """Write the report.
+
+    Args:
+        document: `audit_document(inputs)`.
+        inputs: the frames it was made from; charts draw their points from them.
+        decision: `decision(document)`.
+
+    Returns:
+        A whole HTML document, self-contained.
+
+    """
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        # The scripts are bundled outside of Python: meanwhile the charts are built.
+        libraries = pool.submit(_libraries)
+        charts = _charts(document, inputs, decision)
+        page = _environment().get_template("page.html.j2")
+        scripts = (libraries.result(), Markup(_asset("page.js")))  # noqa: S704 - both are the project's own files
+    found = {name: chart for name, chart in charts.items() if chart is not None}
+    return page.render(
+        document=document,
+        decision=decision,
+        sections=_sections(charts),
+        first_screen=[found[name] for name in _FIRST_SCREEN if name in found],
+        tables=_tables(document, inputs),
+        prefix_figures=tables.prefix_figures(document),
+        option_reasons=tables.option_reasons(document),
+        findings=document["findings"][:SHOWN_FINDINGS],
+        findings_left=max(0, len(document["findings"]) - SHOWN_FINDINGS),
+        definitions=DEFINITIONS,
+        words=strings.PAGE,
+        section_names=strings.SECTIONS,
+        estimates=strings.ESTIMATE,
+        zone=site_zone(document),
+        served=served(document),
+        all_requests=all_requests(document),
+        bases=_bases(document),
+        style=Markup(_asset("page.css")),  # noqa: S704 - the project's own file
+        scripts=scripts,
+        policy=_policy(scripts),
+    )
+
+
+def _charts(document: Mapping[str, Any], inputs: AuditInputs, decision: Decision) -> dict[str, Chart | None]:
+    return {
+        **demand_charts(document, inputs),
+        **waste_charts(document),
+        **efficiency_charts(document, inputs),
+        **money_charts(document, decision),
+        **options_charts(document),
+        **sensitivity_charts(document),
+        **quality_charts(document, inputs),
+    }
+
+
+def _sections(charts: Mapping[str, Chart | None]) -> list[Section]:
+    """Sections in the order of the page; a chart belongs to the section that its id begins with."""
+    out = []
+    for anchor, title in strings.SECTIONS.items():
+        own = {name: chart for name, chart in charts.items() if name.startswith(f"{anchor}_")}
+        here = [chart for name, chart in own.items() if chart is not None and name not in _FIRST_SCREEN]
+        absent = [strings.ABSENT[name] for name, chart in own.items() if chart is None]
+        out.append(Section(anchor, title, strings.LEAD.get(anchor, ""), here, absent))
+    return out
+
+
+def _tables(document: Mapping[str, Any], inputs: AuditInputs) -> dict[str, tables.Table]:
+    return {
+        "tokens": tables.tokens_table(document),
+        "peaks": tables.peaks_table(document, of_all=True),
+        "peaks_other": tables.peaks_table(document, of_all=False),
+        "evidence": tables.evidence_table(document),
+        "oversize": tables.oversize_table(document),
+        "retries": tables.retries_table(document),
+        "pools": tables.pools_table(document),
+        "teams": tables.who_table(document, "team"),
+        "models": tables.who_table(document, "model"),
+        "as_is": tables.options_table(document, "as_is"),
+        "waste_removed": tables.options_table(document, "waste_removed"),
+        "flips": tables.flips_table(document),
+        "checks": tables.checks_table(document),
+        "files": tables.files_table(inputs),
+    }
+
+
+def _bases(document: Mapping[str, Any]) -> list[str]:
+    """How estimates were made, in the stages' own words, each once."""
+    said = [row["basis"] for row in document["peaks"]]
+    said += [basis for entry in document["efficiency"] for basis in entry["basis"]]
+    return [printable(basis, 400) for basis in dict.fromkeys(said)]
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("reports", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        short=short,
+        exact=exact,
+        money=money,
+        money_exact=money_exact,
+        percent=percent,
+        percent_exact=percent_exact,
+        printable=printable,
+        plain_cell=plain_cell,
+        embedded=embedded,
+    )
+    environment.globals["instant"] = lambda value, zone: instant(value, zone_of(zone))
+    return environment
+
+
+def plain_cell(value: Any, kind: Kind) -> str:
+    """The exact value of a cell of a table twin, without unit (its column names it)."""
+    if value is None:
+        return strings.UNKNOWN
+    if kind == "money":
+        return money_exact(value, "").strip()
+    if isinstance(value, datetime):
+        return instant(value)
+    if isinstance(value, int | float | Decimal):
+        return percent_exact(value) if kind == "ratio" else exact(value)
+    return str(value)
+
+
+def embedded(value: Any) -> Markup:
+    """JSON for a script block, with every character escaped that could end the block or a line of script."""
+    text = json.dumps(
+        value, allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=_json_default
+    )
+    return Markup(text.translate(_JSON_ESCAPES))  # noqa: S704 - no markup can be left in it
+
+
+def _json_default(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return float(value)
+    raise TypeError(f"a chart holds a {type(value).__name__}")
+
+
+def _asset(name: str) -> str:
+    return (resources.files("reports") / "templates" / name).read_text("utf-8")
+
+
+@functools.cache
+def _libraries() -> Markup:
+    """Vega, Vega-Lite and vega-embed as one script, from the package that carries them."""
+    import altair as alt
+    import vl_convert
+
+    version = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
+    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version)
+    # Nothing in it may end the block it stands in.
+    return Markup(bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--"))  # noqa: S704 - not from logs
+
+
+def _policy(scripts: tuple[str, ...]) -> str:
+    """Content policy: nothing from the network, the given scripts and no other."""
+    hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
+        "connect-src 'none'; form-action 'none'; base-uri 'none'"
+    )
+
+
+def _sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
