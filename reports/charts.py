@@ -90,6 +90,13 @@ CONFIG: Mapping[str, Any] = MappingProxyType(
 )
 
 
+TIME_LABELS = (
+    "utchours(datum.value) == 0 && utcminutes(datum.value) == 0"
+    " ? utcFormat(datum.value, '%a %m-%d') : utcFormat(datum.value, '%H:%M')"
+)
+_LABEL_ROOM = 1.5
+"""Bars end here so that their labels fit on a narrow screen too."""
+
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -163,7 +170,7 @@ def time_axis(title: str) -> Any:
         "at:T",
         title=title,
         scale=alt.Scale(type="utc"),
-        axis=alt.Axis(labelOverlap=True, grid=False, tickCount=8),
+        axis=alt.Axis(labelExpr=TIME_LABELS, labelOverlap=True, grid=False, tickCount=8),
     )
 
 
@@ -202,7 +209,7 @@ def bars(rows: Rows, title: str, form: str = "~s", height: int | None = None) ->
         x=alt.X(
             "value:Q",
             title=title,
-            scale=alt.Scale(domain=[0, highest * 1.25], nice=False),
+            scale=alt.Scale(domain=[0, highest * _LABEL_ROOM], nice=False),
             axis=value_axis(form),
         ),
         tooltip=[alt.Tooltip("name:N"), alt.Tooltip("label:N", title=title)],

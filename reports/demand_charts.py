@@ -38,6 +38,7 @@ HEATMAP_DAYS = 35
 _TOKENS = ("input_tokens", "output_tokens")
 _CURVE_POINTS = 200
 _LEAST_HOURS = 48
+_LABEL_GAP = 0.06
 
 
 def demand_charts(document: Document, inputs: AuditInputs) -> dict[str, Chart | None]:
@@ -121,7 +122,9 @@ def _week(document: Document, inputs: AuditInputs, hourly: pl.DataFrame) -> Char
         "rate:Q",
         title="tok/s",
         scale=alt.Scale(type="quantize", range=list(HEAT), domainMin=0),
-        legend=alt.Legend(format=".2~s", orient="bottom", direction="horizontal", titleOrient="left"),
+        legend=alt.Legend(
+            format=".2~s", orient="bottom", direction="horizontal", titleOrient="left", gradientLength=150
+        ),
     )
     cell = over("cells").mark_rect(stroke="var(--page)", strokeWidth=1)
     heat = cell.encode(
@@ -219,9 +222,8 @@ def _series(
         )
     )
     p50, p95, highest = (rates["rate"].quantile(q, "linear") or 0.0 for q in (0.5, 0.95, 1.0))
-    levels = [
-        {"rate": value, "label": f"{name} {short(value)}"} for name, value in (("p50", p50), ("p95", p95))
-    ]
+    named = [("p50", p50), ("p95", p95)] if p95 - p50 > _LABEL_GAP * highest else [("p50, p95", p95)]
+    levels = [{"rate": value, "label": f"{name} {short(value)}"} for name, value in named]
     rules = over("levels").mark_rule(color=GREY, strokeDash=[4, 3]).encode(y="rate:Q")
     words = (
         over("levels")
@@ -230,7 +232,9 @@ def _series(
     )
     layers = _gap_layer() + line + rules + words + _peak_layer()
     under = float((rates["rate"] < highest / 2).to_numpy().mean())
-    title = CHART["series" if highest else "series_none"].format(share=percent(under))
+    title = CHART["series_none" if not highest else "series" if under else "series_flat"].format(
+        share=percent(under)
+    )
     note = CHART["series_note" if minutes == 1 else "series_note_thinned"].format(minutes=minutes)
     return Chart(
         id="demand_series",
@@ -284,6 +288,7 @@ def _duration_curve(document: Document, rates: pl.DataFrame) -> Chart | None:
     fine = [min(last, round(1.15**index)) for index in range(_CURVE_POINTS // 2)]
     steps = sorted({0, *even, *fine})
     rows = [{"share": (step + 1) / values.len(), "rate": values[step]} for step in steps]
+    rows.insert(0, {"share": 0.0, "rate": values[0]})
     area = (
         over("curve")
         .mark_area(color=ACCENT, opacity=0.25, line={"color": ACCENT})

@@ -24,7 +24,7 @@ _RENTED = ("cloud", "reserved", "spot", "api")
 
 @dataclass(frozen=True, slots=True)
 class HardwareAction:
-    """`phrase` is None where nothing can be said, and `missing` says why. `chosen`: every pool has an option."""
+    """`phrase` is None where nothing can be said, `missing` says why. `chosen`: for every pool."""
 
     verdict: Verdict
     phrase: str | None

@@ -91,6 +91,7 @@ def render(document: Mapping[str, Any], inputs: AuditInputs, decision: Decision)
         decision=decision,
         sections=_sections(charts),
         first_screen=[found[name] for name in _FIRST_SCREEN if name in found],
+        first_absent=[strings.ABSENT[name] for name in _FIRST_SCREEN if name not in found],
         tables=_tables(document, inputs),
         prefix_figures=tables.prefix_figures(document),
         option_reasons=tables.option_reasons(document),
@@ -128,7 +129,9 @@ def _sections(charts: Mapping[str, Chart | None]) -> list[Section]:
     for anchor, title in strings.SECTIONS.items():
         own = {name: chart for name, chart in charts.items() if name.startswith(f"{anchor}_")}
         here = [chart for name, chart in own.items() if chart is not None and name not in _FIRST_SCREEN]
-        absent = [strings.ABSENT[name] for name, chart in own.items() if chart is None]
+        absent = [
+            strings.ABSENT[name] for name, chart in own.items() if chart is None and name not in _FIRST_SCREEN
+        ]
         out.append(Section(anchor, title, strings.LEAD.get(anchor, ""), here, absent))
     return out
 

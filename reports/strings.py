@@ -225,6 +225,7 @@ CHART = MappingProxyType(
         "week_note": "Framed: the busiest hour. Hatched: no data.",
         "week_note_cut": "Framed: the busiest hour. Hatched: no data. The last {days} days.",
         "series": "{share} of the minutes run under half the peak",
+        "series_flat": "No minute runs under half the peak",
         "series_none": "No token was worked on",
         "series_note": "One point per minute. Hatched: no data. The table holds hours.",
         "series_note_thinned": (
@@ -392,7 +393,8 @@ PAGE = MappingProxyType(
         ),
         "peaks_table": "Peaks of all calls",
         "peaks_other": "Peaks by model",
-        "evidence_table": "Repeated prefixes by evidence",
+        "prefix": "Repeated prefixes",
+        "evidence_table": "By evidence",
         "oversize_table": "Oversize prompts by rule",
         "retries_table": "Failed attempts by kind of error",
         "findings_table": "Findings",

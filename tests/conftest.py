@@ -11,6 +11,18 @@ ROOT = Path(__file__).resolve().parents[1]
 SHARED = Path(os.environ.get("TOKENWORKS_SHARED", ROOT.parent / "shared"))
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--update-golden", action="store_true", help="rewrite the expected rows of data-driven cases; read the diff"
+    )
+
+
+@pytest.fixture(scope="session")
+def update_golden(request) -> bool:
+    """Whether expectations are to be rewritten instead of compared."""
+    return request.config.getoption("--update-golden")
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Folder with recorded logs and public traces; tests that need it skip where it is absent."""
