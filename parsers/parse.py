@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from parsers.csv_reader import read_csv
+from parsers.prefetch import ahead
 from parsers.normalise import OUTSIDE, TOTAL, normalise
 from parsers.readers import (
     CHUNK_BYTES,
@@ -63,7 +64,7 @@ def parse(
 
     """
     reasons: dict[int, str] = {}
-    for raw in _gathered(_read(fmt, laid, work, strictly=strictly)):
+    for raw in ahead(_gathered(_read(fmt, laid, work, strictly=strictly))):
         reasons.update(raw.bad_lines)
         if raw.frame.is_empty():
             if raw.other_lines:

@@ -1,24 +1,36 @@
 """What must hold of the tables, as data, and its validation with Great Expectations.
 
-Belongs here: the rules (from the contract where it has them, by hand where the domain does), the profiles they are checked
-on, and one `validate`. Does not belong here: Dagster (`checks.py`), what a reader is told (`quality.py`).
+Belongs here: the rules (from the contract where it has them, by hand where the domain does), and one `validate`. Does not
+belong here: the counts that they are checked on (`profiles.py`), Dagster (`checks.py`), what a reader is told (`quality.py`).
 
-A profile is a small frame computed in Polars over any number of rows: Great Expectations has no engine for DuckDB, and
-would hold a whole week in memory. Its import takes many seconds, so it happens inside `validate`.
+Great Expectations has no engine for DuckDB, and its pandas engine would hold a whole week in memory: so it sees a
+profile, one row of counts. Its import takes many seconds, so it happens inside `validate`. Why it is so:
+docs/decisions/0004-checks-on-profiles.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-import polars as pl
-
-from parsers.records import REQUESTS
-from warehouse.tables import COST_LINES, DEMAND_PEAKS, FLEET_OPTIONS, USAGE_DAILY, USAGE_HOURLY
+from parsers.records import FILES, RECORD_TABLES, REQUESTS
+from pipelines import profiles
+from warehouse.tables import (
+    COST_LINES,
+    COVERAGE,
+    DEMAND_PEAKS,
+    EFFICIENCY_HOURLY,
+    FLEET_OPTIONS,
+    REPETITION,
+    USAGE_DAILY,
+    USAGE_HOURLY,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    import polars as pl
 
     from parsers.records import Table
     from warehouse.store import Warehouse
@@ -28,7 +40,7 @@ Severity = Literal["critical", "warning"]
 
 @dataclass(frozen=True)
 class Rule:
-    """A column of a profile whose values lie between two bounds in every row."""
+    """A column of a profile whose value lies between two bounds. A critical one stops what depends on the table."""
 
     column: str
     low: float
@@ -38,7 +50,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Suite:
-    """The rules of one table, and the profile they are checked on."""
+    """The rules of one table, and the profile (one row) they are checked on."""
 
     table: Table
     rules: tuple[Rule, ...]
@@ -47,7 +59,7 @@ class Suite:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one rule. `raised` says that the rule could not be evaluated, which is a failure too."""
+    """What became of one rule. `raised` says that it could not be evaluated: that is a failure, of whatever severity."""
 
     check: str
     severity: Severity
@@ -55,162 +67,98 @@ class Outcome:
     detail: str
     raised: bool = False
 
-
-def _nothing_broken(table: Table) -> tuple[Rule, ...]:
-    return tuple(Rule(text, 0, 0) for column in table.columns for text in column.broken())
-
-
-_DOMAIN = {
-    "rows whose file and line another row has": pl.struct("source_file", "source_line").is_duplicated().sum(),
-    "rows with more cache reads and writes than input": (
-        pl.col("cache_read_tokens").fill_null(0)
-        + pl.col("cache_write_5m_tokens").fill_null(0)
-        + pl.col("cache_write_1h_tokens").fill_null(0)
-        > pl.col("input_tokens")
-    ).sum(),
-    "rows with more reasoning than output": (pl.col("reasoning_tokens") > pl.col("output_tokens")).sum(),
-    "rows that end before they start": (pl.col("ended_at") < pl.col("started_at")).sum(),
-    "rows whose first token is outside of the call": (
-        (pl.col("first_token_at") < pl.col("started_at")) | (pl.col("first_token_at") > pl.col("ended_at"))
-    ).sum(),
-    "rows with tokens and no origin of them": (
-        (pl.col("usage_origin") == "missing") & pl.col("input_tokens").is_not_null()
-    ).sum(),
-}
-_UNKNOWN = "share of served rows without token counts"
+    @property
+    def blocks(self) -> bool:
+        """Whether what depends on the table must not be built."""
+        return not self.passed and (self.raised or self.severity == "critical")
 
 
-def _requests_profile(warehouse: Warehouse) -> pl.DataFrame:
-    broken = {text: rule.sum() for column in REQUESTS.columns for text, rule in column.broken().items()}
-    served = pl.col("status").is_in(["ok", "cancelled"])
-    unknown = (served & (pl.col("usage_origin") == "missing")).sum() / served.sum()
-    counted = [value.cast(pl.Int64).alias(text) for text, value in {**broken, **_DOMAIN}.items()]
-    profile = warehouse.scan(REQUESTS).select(*counted, unknown.fill_nan(0).alias(_UNKNOWN))
-    return profile.collect(engine="streaming")
-
-
-def _costs_profile(warehouse: Warehouse) -> pl.DataFrame:
-    lines = warehouse.read(COST_LINES)
-    by_meter = lines.filter(pl.col("basis") == "list_price")
-    product = pl.col("quantity").cast(pl.Decimal(38, 0)) * pl.col("unit_price_usd")
-    off = (product - pl.col("cost_usd")).abs() > pl.lit("0.000000000001").cast(pl.Decimal(38, 12))
-    return pl.DataFrame(
-        {
-            "lines without a cost that are not unpriced": lines.filter(
-                pl.col("cost_usd").is_null() & ~pl.col("basis").is_in(["unpriced", "own_hardware"])
-            ).height,
-            "lines with a negative cost": lines.filter(pl.col("cost_usd") < 0).height,
-            "list-price lines where quantity x price is not the cost": by_meter.filter(off).height,
-            "picodollars that the teams' sums miss of the total": _missed(lines, "team"),
-            "picodollars that the models' sums miss of the total": _missed(lines, "model"),
-        }
-    )
-
-
-def _missed(lines: pl.DataFrame, by: str) -> int:
-    total = lines["cost_usd"].sum() or 0
-    parts = lines.group_by(by).agg(pl.col("cost_usd").sum())["cost_usd"].sum() or 0
-    return int(abs(total - parts) * 10**12)
-
-
-def _usage_profile(warehouse: Warehouse) -> pl.DataFrame:
-    """Sums of the marts against the facts: nothing may be lost or doubled between them."""
-    counts = {
-        "requests": pl.len().cast(pl.Int64),
-        "input tokens": pl.col("input_tokens").sum(),
-        "output tokens": pl.col("output_tokens").sum(),
-    }
-    facts = warehouse.scan(REQUESTS).select(**counts).collect(engine="streaming").row(0)
-    found = {}
-    for table in (USAGE_DAILY, USAGE_HOURLY):
-        mart = warehouse.read(table)
-        sums = (int(mart["requests"].sum()), int(mart["input_tokens"].sum()), int(mart["output_tokens"].sum()))
-        for name, fact, total in zip(counts, facts, sums, strict=True):
-            found[f"{name} that {table.name} misses"] = abs(int(fact or 0) - total)
-    return pl.DataFrame(found)
-
-
-def _peaks_profile(warehouse: Warehouse) -> pl.DataFrame:
-    peaks = warehouse.read(DEMAND_PEAKS).sort("scope", "measure", "window_s")
-    sums = peaks.filter(pl.col("per_s").is_not_null())
-    shrinking = (pl.col("value") < pl.col("value").shift().over("scope", "measure") * (1 - 1e-9)).sum()
-    over_rate = (pl.col("per_s") > pl.col("per_s").shift().over("scope", "measure") * (1 + 1e-9)).sum()
-    return pl.DataFrame(
-        {
-            "longer windows with smaller sums": int(sums.select(shrinking).item() or 0),
-            "whole-multiple windows with higher rates": int(
-                sums.filter(pl.col("window_s").is_in([1.0, 10.0, 60.0, 300.0, 3600.0])).select(over_rate).item() or 0
-            ),
-        }
-    )
-
-
-def _options_profile(warehouse: Warehouse) -> pl.DataFrame:
-    options = warehouse.read(FLEET_OPTIONS)
-    chosen = options.group_by("scenario", "pool").agg(pl.col("is_choice").sum().alias("n"))
-    choice = options.filter("is_choice")
-    return pl.DataFrame(
-        {
-            "pools with more than one choice": chosen.filter(pl.col("n") > 1).height,
-            "choices that miss the SLO": choice.filter(pl.col("meets_slo").eq_missing(other=False)).height,
-            "choices without accelerators that are no API": choice.filter(
-                (pl.col("serving") != "api") & (pl.col("count").fill_null(0) < 1)
-            ).height,
-        }
-    )
-
-
-def _all_zero(*columns: str) -> tuple[Rule, ...]:
+def _none_of(*columns: str) -> tuple[Rule, ...]:
     return tuple(Rule(column, 0, 0) for column in columns)
 
 
+def _of_facts(table: Table) -> Suite:
+    rules = _none_of(*profiles.contract_counts(table), profiles.SHARED_ORIGIN)
+    if table is REQUESTS:
+        rules += (*_none_of(*profiles.REQUEST_COUNTS), Rule(profiles.UNKNOWN_USAGE, 0, 0.05, "warning"))
+    return Suite(table, rules, partial(profiles.facts, table))
+
+
+def _of_usage(table: Table) -> Suite:
+    return Suite(
+        table,
+        _none_of(*(profiles.lost(what, table) for what in profiles.USAGE_SUMS)),
+        partial(profiles.usage, table),
+    )
+
+
 SUITES = (
+    *(_of_facts(table) for table in RECORD_TABLES),
     Suite(
-        REQUESTS,
-        (*_nothing_broken(REQUESTS), *_all_zero(*_DOMAIN), Rule(_UNKNOWN, 0, 0.05, "warning")),
-        _requests_profile,
-    ),
-    Suite(
-        USAGE_DAILY,
-        _all_zero(
-            *(
-                f"{what} that {table} misses"
-                for table in (USAGE_DAILY.name, USAGE_HOURLY.name)
-                for what in ("requests", "input tokens", "output tokens")
-            )
+        FILES,
+        (
+            *_none_of(profiles.UNACCOUNTED, "manifests without a single row"),
+            Rule(profiles.REJECTED, 0, 0.01, "warning"),
         ),
-        _usage_profile,
+        profiles.manifest,
+    ),
+    _of_usage(USAGE_DAILY),
+    _of_usage(USAGE_HOURLY),
+    Suite(
+        COVERAGE,
+        _none_of("stretches that end before they begin", "stretches that overlap the one before"),
+        profiles.coverage,
     ),
     Suite(
         DEMAND_PEAKS,
-        _all_zero("longer windows with smaller sums", "whole-multiple windows with higher rates"),
-        _peaks_profile,
+        _none_of("longer windows with smaller sums", "whole-multiple windows with higher rates"),
+        profiles.peaks,
+    ),
+    Suite(
+        REPETITION,
+        _none_of(
+            "scopes whose evidence levels do not add up to their calls",
+            "scopes with more tokens seen before than sent",
+            "scopes with more tokens missed than seen before",
+        ),
+        profiles.repetition,
+    ),
+    Suite(
+        EFFICIENCY_HOURLY,
+        (
+            *_none_of("hours with more busy time than time"),
+            # Above 1 the fleet file names less hardware than the calls ran on, or the times are assumed: said, not fatal.
+            Rule("hours with an MFU over busy time above 1", 0, 0, "warning"),
+            Rule("hours with an MBU over busy time above 1", 0, 0, "warning"),
+        ),
+        profiles.efficiency,
     ),
     Suite(
         COST_LINES,
-        _all_zero(
+        _none_of(
             "lines without a cost that are not unpriced",
-            "lines with a negative cost",
+            "unpriced lines with a cost",
             "list-price lines where quantity x price is not the cost",
             "picodollars that the teams' sums miss of the total",
             "picodollars that the models' sums miss of the total",
+            "picodollars of reported cost beyond what the source states",
         ),
-        _costs_profile,
+        profiles.costs,
     ),
     Suite(
         FLEET_OPTIONS,
-        _all_zero(
+        _none_of(
             "pools with more than one choice",
             "choices that miss the SLO",
             "choices without accelerators that are no API",
         ),
-        _options_profile,
+        profiles.options,
     ),
 )
 
 
 def validate(profile: pl.DataFrame, suite: Suite) -> list[Outcome]:
-    """Run a suite's rules over a profile with Great Expectations."""
+    """Run a suite's rules over a profile with Great Expectations; one outcome per rule, in their order."""
     import great_expectations as gx
     import great_expectations.expectations as gxe
 
@@ -230,9 +178,11 @@ def validate(profile: pl.DataFrame, suite: Suite) -> list[Outcome]:
 
 
 def _outcome(rule: Rule, result: Any, profile: pl.DataFrame, suite: Suite) -> Outcome:
-    raised = bool((result.exception_info or {}).get("raised_exception"))
-    value = profile[rule.column][0] if rule.column in profile.columns else None
-    found = "can't be evaluated" if raised or value is None else f"{value:g}"
+    value = profile[rule.column][0] if rule.column in profile.columns and profile.height else None
+    # Great Expectations takes an expectation over nothing but nulls for met.
+    raised = value is None or any(_raised(result.exception_info or {}))
+    number = isinstance(value, int | float)
+    found = "what can't be evaluated" if raised else f"{value:,}" if number else str(value)
     wanted = f"{rule.low:g}" if rule.low == rule.high else f"{rule.low:g} to {rule.high:g}"
     return Outcome(
         f"{suite.table.name}: {rule.column}",
@@ -241,3 +191,11 @@ def _outcome(rule: Rule, result: Any, profile: pl.DataFrame, suite: Suite) -> Ou
         f"found {found}, allowed {wanted}",
         raised,
     )
+
+
+def _raised(info: dict[str, Any]) -> Iterator[bool]:
+    """Whether something was raised: the record of one expectation is flat, or nested by the metric that raised."""
+    yield bool(info.get("raised_exception"))
+    for inner in info.values():
+        if isinstance(inner, dict):
+            yield from _raised(inner)

@@ -78,6 +78,8 @@ CONFIG: Mapping[str, Any] = MappingProxyType(
             "orient": "top",
             "titleFontWeight": "normal",
             "labelLimit": 200,
+            "gradientHorizontalMinLength": 100,
+            "gradientHorizontalMaxLength": 150,
         },
         "text": {"color": INK, "font": FONT, "fontSize": 11},
         "line": {"color": ACCENT, "strokeWidth": 1.2},
@@ -113,6 +115,10 @@ def finish(chart: Any, height: int, **rows: Rows) -> Spec:
     Rows are put in last: Altair would check every one of them against its schema, which takes seconds.
     """
     spec: Spec = chart.properties(width="container", height=height).to_dict()
+    # A layer over no rows would have Vega warn of an empty extent.
+    if "layer" in spec:
+        shared = spec.get("data")
+        spec["layer"] = [part for part in spec["layer"] if rows[part.get("data", shared)["name"]]]
     spec["datasets"] = {name: list(part) for name, part in rows.items()}
     spec["config"] = dict(CONFIG)
     spec["autosize"] = {"type": "fit-x", "contains": "padding"}

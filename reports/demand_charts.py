@@ -37,7 +37,7 @@ from reports.strings import CHART, LABEL
 HEATMAP_DAYS = 35
 _TOKENS = ("input_tokens", "output_tokens")
 _CURVE_POINTS = 200
-_LEAST_HOURS = 48
+_LEAST_CELLS, _LEAST_HOURS = 12, 48
 _LABEL_GAP = 0.06
 
 
@@ -81,7 +81,7 @@ def _hourly(rates: pl.DataFrame, usage: pl.DataFrame) -> pl.DataFrame:
 
 def _week(document: Document, inputs: AuditInputs, hourly: pl.DataFrame) -> Chart | None:
     """Hour x day, tokens per second; hours without data are hatched, the hour of the peak is framed."""
-    if hourly.is_empty():
+    if hourly.height < _LEAST_CELLS:
         return None
     import altair as alt
 
@@ -122,9 +122,7 @@ def _week(document: Document, inputs: AuditInputs, hourly: pl.DataFrame) -> Char
         "rate:Q",
         title="tok/s",
         scale=alt.Scale(type="quantize", range=list(HEAT), domainMin=0),
-        legend=alt.Legend(
-            format=".2~s", orient="bottom", direction="horizontal", titleOrient="left", gradientLength=150
-        ),
+        legend=alt.Legend(format=".2~s", orient="bottom", direction="horizontal", titleOrient="top"),
     )
     cell = over("cells").mark_rect(stroke="var(--page)", strokeWidth=1)
     heat = cell.encode(

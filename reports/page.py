@@ -16,7 +16,7 @@ import base64
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -52,7 +52,8 @@ from reports.sensitivity import sensitivity_charts
 from reports.waste_charts import waste_charts
 
 SHOWN_FINDINGS = 50
-_FIRST_SCREEN = ("demand_week", "money_change")
+_FIRST_SCREEN = (("demand_week", "demand_series"), ("money_change",))
+"""Charts of the first screen: of each group the first that can be drawn."""
 _JSON_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
@@ -86,12 +87,13 @@ def render(document: Mapping[str, Any], inputs: AuditInputs, decision: Decision)
         page = _environment().get_template("page.html.j2")
         scripts = (libraries.result(), Markup(_asset("page.js")))  # noqa: S704 - both are the project's own files
     found = {name: chart for name, chart in charts.items() if chart is not None}
+    first = [next((name for name in group if name in found), group[0]) for group in _FIRST_SCREEN]
     return page.render(
         document=document,
         decision=decision,
-        sections=_sections(charts),
-        first_screen=[found[name] for name in _FIRST_SCREEN if name in found],
-        first_absent=[strings.ABSENT[name] for name in _FIRST_SCREEN if name not in found],
+        sections=_sections(charts, first),
+        first_screen=[found[name] for name in first if name in found],
+        first_absent=[strings.ABSENT[name] for name in first if name not in found],
         tables=_tables(document, inputs),
         prefix_figures=tables.prefix_figures(document),
         option_reasons=tables.option_reasons(document),
@@ -123,15 +125,13 @@ def _charts(document: Mapping[str, Any], inputs: AuditInputs, decision: Decision
     }
 
 
-def _sections(charts: Mapping[str, Chart | None]) -> list[Section]:
+def _sections(charts: Mapping[str, Chart | None], first: Sequence[str]) -> list[Section]:
     """Sections in the order of the page; a chart belongs to the section that its id begins with."""
     out = []
     for anchor, title in strings.SECTIONS.items():
         own = {name: chart for name, chart in charts.items() if name.startswith(f"{anchor}_")}
-        here = [chart for name, chart in own.items() if chart is not None and name not in _FIRST_SCREEN]
-        absent = [
-            strings.ABSENT[name] for name, chart in own.items() if chart is None and name not in _FIRST_SCREEN
-        ]
+        here = [chart for name, chart in own.items() if chart is not None and name not in first]
+        absent = [strings.ABSENT[name] for name, chart in own.items() if chart is None and name not in first]
         out.append(Section(anchor, title, strings.LEAD.get(anchor, ""), here, absent))
     return out
 

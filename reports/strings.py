@@ -177,7 +177,7 @@ LEAD = MappingProxyType(
 
 ABSENT = MappingProxyType(
     {
-        "demand_week": "No heatmap: no call has both a time and a token count.",
+        "demand_week": "No heatmap: it needs twelve hours with token counts.",
         "demand_series": "No series: demand per minute is unknown.",
         "demand_duration": "No duration curve: demand per minute is unknown.",
         "demand_concurrency": "No concurrency: no call has a duration.",
@@ -206,7 +206,7 @@ ABSENT = MappingProxyType(
 ESTIMATE = MappingProxyType(
     {
         "modelled_power": "estimate: power is modelled, not measured",
-        "option": "estimate: step-time model; the interval's coverage was checked on measured points",
+        "option": "estimate: step-time model; the method says on what it rests",
         "bound": "estimate: upper bound from sessions and counts alone",
         "sampled": "estimate: from a sample of blocks",
         "assumed": "estimate: times of {share} of the calls were assumed",

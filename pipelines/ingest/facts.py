@@ -182,8 +182,8 @@ def _copy(
     names = ", ".join(f'CAST("{c.name}" AS {c.duckdb_type}) AS "{c.name}"' for c in table.columns)
     with replacing(warehouse.day_file(table, day)) as path:
         connection.execute(
-            f"COPY (SELECT {names} FROM ({sql}) ORDER BY {instant}, source_file, source_line) "
-            f"TO {sql_text(path)} (FORMAT parquet, COMPRESSION zstd)"
+            f"COPY (SELECT {names} FROM ({sql}) ORDER BY {instant}, file_rank, source_line) "
+            f"TO {sql_text(path)} (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)"
         )
 
 
@@ -199,7 +199,7 @@ def _build_requests(
     records = _records(REQUESTS, landings, warehouse)
     near = f"started_at >= {_literal(start - RETRY_SPAN)} AND started_at < {_literal(end + RETRY_SPAN)}"
     connection.execute(
-        "CREATE TEMP TABLE near AS SELECT source_format, source_file, source_line, file_rank, priority, gateway, "
+        "CREATE TEMP TABLE near AS SELECT source_format, source_line, file_rank, priority, gateway, "
         "CASE WHEN record_key IS NOT NULL THEN hash(source_format, record_key) END AS record, "
         "CASE WHEN call_id IS NOT NULL THEN hash(gateway, call_id) END AS call, "
         "CASE WHEN request_id IS NOT NULL THEN hash(gateway, request_id) END AS request, "
@@ -212,9 +212,9 @@ def _build_requests(
     plain = ", ".join(f'r."{name}"' for name in REQUESTS.names if name not in ("attempt", "retry_of"))
     _copy(
         connection,
-        f"SELECT {plain}, coalesce(a.attempt, CASE WHEN r.call_id IS NOT NULL THEN 1 END) AS attempt, a.retry_of "
-        f"FROM ({records}) r LEFT JOIN attempts a USING (source_file, source_line) "
-        f"ANTI JOIN doubles d USING (source_file, source_line) WHERE {today}",
+        f"SELECT {plain}, r.file_rank, coalesce(a.attempt, CASE WHEN r.call_id IS NOT NULL THEN 1 END) AS attempt, a.retry_of "
+        f"FROM ({records}) r LEFT JOIN attempts a USING (file_rank, source_line) "
+        f"ANTI JOIN doubles d USING (file_rank, source_line) WHERE {today}",
         REQUESTS,
         day,
         warehouse,
@@ -232,7 +232,7 @@ WITH repeated AS (
     SELECT record FROM near WHERE record IS NOT NULL GROUP BY record HAVING count(*) > 1
 ),
 same_record AS (
-    SELECT source_format, source_file, source_line, started_at,
+    SELECT source_format, file_rank, source_line, started_at,
            row_number() OVER (PARTITION BY record ORDER BY file_rank, source_line) AS place
     FROM near WHERE record IN (SELECT record FROM repeated)
 ),
@@ -243,25 +243,25 @@ first_export AS (
     SELECT n.call, n.request, n.failed FROM near n JOIN best b ON n.gateway = b.gateway AND n.priority = b.priority
 ),
 second_export AS (
-    SELECT n.source_format, n.source_file, n.source_line, n.started_at
+    SELECT n.source_format, n.file_rank, n.source_line, n.started_at
     FROM near n JOIN best b ON n.gateway = b.gateway AND n.priority > b.priority
     WHERE (n.call, n.failed) IN (SELECT (call, failed) FROM first_export WHERE call IS NOT NULL)
        OR (n.request, n.failed) IN (SELECT (request, failed) FROM first_export WHERE request IS NOT NULL)
 )
-SELECT source_format, source_file, source_line, started_at FROM same_record WHERE place > 1
+SELECT source_format, file_rank, source_line, started_at FROM same_record WHERE place > 1
 UNION
-SELECT source_format, source_file, source_line, started_at FROM second_export
+SELECT source_format, file_rank, source_line, started_at FROM second_export
 """
 
 _ATTEMPTS = """
 CREATE TEMP TABLE attempts AS
 WITH live AS (
-    SELECT n.* FROM near n ANTI JOIN doubles d USING (source_file, source_line) WHERE call IS NOT NULL
+    SELECT n.* FROM near n ANTI JOIN doubles d USING (file_rank, source_line) WHERE call IS NOT NULL
 ),
 several AS (
     SELECT call FROM live GROUP BY call HAVING count(*) > 1
 )
-SELECT source_file, source_line,
+SELECT file_rank, source_line,
        row_number() OVER (PARTITION BY call ORDER BY started_at, file_rank, source_line) AS attempt,
        lag(request_id) OVER (PARTITION BY call ORDER BY started_at, file_rank, source_line) AS retry_of
 FROM live WHERE call IN (SELECT call FROM several)

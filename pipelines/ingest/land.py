@@ -26,6 +26,7 @@ from parsers.errors import TokenworksError, UnknownFormatError, UnreadableSource
 from parsers.format import Context
 from parsers.hashing import PromptHasher
 from parsers.parse import parse
+from parsers.prefetch import ahead
 from parsers.readers import MiscountError
 from parsers.records import REQUESTS
 from parsers.sources import Laid, Source, lay_down, read_head
@@ -199,7 +200,7 @@ def _write_parts(
     rejects: list[pl.DataFrame] = []
     first: datetime | None = None
     last: datetime | None = None
-    for chunk in parse(named, fmt, laid, context, work, strictly=strictly):
+    for chunk in ahead(parse(named, fmt, laid, context, work, strictly=strictly)):
         lines, rows, other = lines + chunk.lines, rows + chunk.rows.height, other + chunk.other_lines
         rejects.append(chunk.rejects)
         if chunk.rows.is_empty():

@@ -81,7 +81,7 @@ def usage(frame_of: str) -> pl.DataFrame:
                     "input_tokens": calls * 4000,
                     "cache_read_tokens": calls * 480,
                     "cache_write_tokens": 0,
-                    "uncached_input_tokens": calls * 3400 if m else calls * 3520,
+                    "uncached_input_tokens": calls * 2100 if m else calls * 3520,
                     "output_tokens": calls * 600,
                     "reasoning_tokens": None,
                     "cost_reported": None,
