@@ -1,13 +1,14 @@
 """CSV to raw frames: all columns as text, each record with the line it begins on.
 
-Belongs here: finding records (a quoted cell may hold line breaks), putting aside those with a wrong number of cells, and
-having DuckDB read the others. Does not belong here: what a column means (`formats/`).
+Belongs here: the fast way for files without a quote (DuckDB reads the file as it is), and the strict way: finding
+records (a quoted cell may hold line breaks), putting aside those with a wrong number of cells, and having DuckDB read
+the others. Does not belong here: cells of one line (`csv_cells.py`), what a column means (`formats/`).
 """
 
 from __future__ import annotations
 
 import csv
-import io
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,15 +16,17 @@ import duckdb
 import numpy as np
 import polars as pl
 
+from parsers.csv_cells import cells, records, sniff_delimiter
 from parsers.readers import (
     LINE,
     MAX_CHUNK_ROWS,
     MAX_LINE_BYTES,
     SPOOL_BYTES,
+    MiscountError,
     Raw,
-    connect,
+    bounded_lines,
+    lines_with_content,
     literal,
-    quoted,
     rows_per_chunk,
     selected,
     stream_frames,
@@ -36,165 +39,201 @@ if TYPE_CHECKING:
     from parsers.format import Format
     from parsers.sources import Laid
 
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    Lines: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
-
-DELIMITERS = ",;\t|"
-
-
-def sniff_delimiter(header: str) -> str:
-    """The delimiter that splits a header line into the most cells."""
-    return max(DELIMITERS, key=lambda delimiter: (len(next(csv.reader([header], delimiter=delimiter), [])), delimiter == ","))
-
-
 MAX_OPEN_QUOTE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
-class _Record:
-    """One record: the line it begins on (from 1), its bytes, and the physical lines it spans."""
+class _Shape:
+    """What the header says: the line it is on, how cells are parted, what the columns are called."""
 
     line: int
-    data: bytes
+    delimiter: str
+    names: list[str]
+
+    @property
+    def columns(self) -> list[str]:
+        """Names for DuckDB, which takes `ID` and `id` for one."""
+        return [f"c{place}" for place in range(len(self.names))]
+
+    def select(self, fmt: Format) -> str:
+        """All columns, those that hold JSON read by their structure."""
+        embedded = {
+            column: fmt.embedded[name]
+            for column, name in zip(self.columns, self.names, strict=True)
+            if name in fmt.embedded
+        }
+        return f"SELECT {selected(self.columns, embedded)} FROM "
+
+    def named(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Columns under the header's names; one that occurs again gets its place added."""
+        taken: dict[str, str] = {}
+        for place, name in enumerate(self.names):
+            unique = name if name and name not in taken.values() else f"{name}_{place}"
+            while unique in taken.values() or unique == LINE:
+                unique += "_"
+            taken[f"c{place}"] = unique
+        return frame.rename(taken)
 
 
-def _records(path: Path) -> Iterator[_Record]:
-    """Join physical lines while a quote is open; give up on a quote that stays open for too long."""
-    with path.open("rb") as stream:
-        waiting: list[bytes] = []
-        number = 1
-        while True:
-            line = waiting.pop(0) if waiting else stream.readline(MAX_LINE_BYTES + 1)
-            if not line:
-                return
-            joined = [line]
-            quotes, size = line.count(b'"'), len(line)
-            while quotes % 2 and size <= MAX_OPEN_QUOTE_BYTES:
-                more = waiting.pop(0) if waiting else stream.readline(MAX_LINE_BYTES + 1)
-                if not more:
-                    break
-                joined.append(more)
-                quotes += more.count(b'"')
-                size += len(more)
-            if quotes % 2:
-                waiting[:0] = joined[1:]
-                joined = joined[:1]
-            yield _Record(number, b"".join(joined))
-            number += len(joined)
-
-
-def read_csv(fmt: Format, laid: Laid, work: Path) -> Iterator[Raw]:
+def read_csv(fmt: Format, laid: Laid, work: Path, *, strictly: bool = False) -> Iterator[Raw]:
     """Read a CSV file with a header line.
 
-    A record with another number of cells than the header, or one that is not UTF-8, is a bad line. Line breaks inside a
-    quoted cell belong to it; a quote that is never closed costs the line it stands on, not the rest of the file.
+    A record with another number of cells than the header, or one that is not UTF-8, is a bad line. Line breaks
+    inside a quoted cell belong to it; a quote that is never closed costs the line it stands on, not the rest.
+
+    Raises:
+        MiscountError: DuckDB can't read the file as it is; read again with `strictly`.
+
     """
-    records = _records(laid.path)
-    header = next((record for record in records if record.data.strip()), None)
-    if header is None:
-        return
-    names_line = header.data.decode("utf-8-sig", errors="replace")
-    delimiter = sniff_delimiter(names_line)
-    names = [cell.strip() for cell in next(csv.reader(io.StringIO(names_line), delimiter=delimiter))]
-    yield Raw(pl.DataFrame(), {}, 1)
-    connection = connect()
+    shape = _shape(laid)
+    if shape is None:
+        yield Raw(pl.DataFrame(), {}, laid.newlines + laid.ends_open)
+    elif strictly or laid.has_quotes:
+        yield from _read_records(fmt, laid, shape, work)
+    else:
+        yield from _read_whole_file(fmt, laid, shape)
+
+
+def _shape(laid: Laid) -> _Shape | None:
+    for number, text, _ in _records(laid, cells_wanted=None):
+        if text.strip():
+            header = text.decode("utf-8-sig", errors="replace")
+            delimiter = sniff_delimiter(header)
+            return _Shape(number, delimiter, cells(header, delimiter))
+    return None
+
+
+def _table(shape: _Shape, path: Path, *, skip: int = 0, line_end: str = "") -> str:
+    columns = ", ".join(f"{column}: 'VARCHAR'" for column in shape.columns)
+    return (
+        f"read_csv({literal(str(path))}, header = false, skip = {skip}, delim = {literal(shape.delimiter)}, "
+        f"quote = '\"', escape = '\"', columns = {{{columns}}}, auto_detect = false, strict_mode = true, "
+        f"max_line_size = {MAX_LINE_BYTES + 4096}, {line_end} parallel = false)"
+    )
+
+
+def _read_whole_file(fmt: Format, laid: Laid, shape: _Shape) -> Iterator[Raw]:
+    """Without quotes a record is a line. DuckDB skips empty lines and stops at one with too few or many cells."""
+    numbers = lines_with_content(laid)
+    sql = shape.select(fmt) + _table(shape, laid.path, skip=shape.line)
+    yield Raw(pl.DataFrame(), {}, numbers.blank + 1)
+    seen = 1
+    try:
+        for frame in stream_frames(sql, rows_per_chunk(laid)):
+            if seen + frame.height > numbers.stop:
+                raise MiscountError
+            yield Raw(shape.named(frame).with_columns(pl.Series(LINE, numbers.take(seen, frame.height))))
+            seen += frame.height
+    except duckdb.Error as error:
+        raise MiscountError from error
+    if seen != numbers.stop:
+        raise MiscountError
+
+
+def _read_records(fmt: Format, laid: Laid, shape: _Shape, work: Path) -> Iterator[Raw]:
     spool = work / "checked.csv"
-    for lines, bad, blank in _spools(records, spool, delimiter, len(names)):
-        yield Raw(pl.DataFrame(), bad, blank)
-        if lines:
-            yield from _read_spool(connection, fmt, spool, names, delimiter, np.array(lines, dtype=np.int64), laid)
+    rows = rows_per_chunk(laid)
+    for lines, bad, other in _spools(laid, shape, spool):
+        yield Raw(pl.DataFrame(), bad, other)
+        frame = shape.named(_read_spool(fmt, shape, spool, len(lines), rows))
+        numbered = frame.with_columns(pl.Series(LINE, np.array(lines, dtype=np.int64)))
+        yield from (Raw(part) for part in numbered.iter_slices(rows) if part.height)
     spool.unlink(missing_ok=True)
 
 
-def _read_spool(
-    connection: duckdb.DuckDBPyConnection,
-    fmt: Format,
-    spool: Path,
-    names: list[str],
-    delimiter: str,
-    lines: Lines,
-    laid: Laid,
-) -> Iterator[Raw]:
-    unique = [name if names.index(name) == i else f"{name}_{i}" for i, name in enumerate(names)]
-    columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in unique)
-    embedded = {name: inner for name, inner in fmt.embedded.items() if name in unique}
-    sql = (
-        f"SELECT {selected(unique, embedded)} FROM read_csv({literal(str(spool))}, header = false, "
-        f"delim = {literal(delimiter)}, quote = '\"', escape = '\"', columns = {{{columns}}}, auto_detect = false, "
-        f"max_line_size = {MAX_LINE_BYTES + 4096}, new_line = '\\n', parallel = false)"
-    )
-    seen = 0
+def _read_spool(fmt: Format, shape: _Shape, spool: Path, count: int, rows: int) -> pl.DataFrame:
+    """The records of a spool: by DuckDB, or plainly where its idea of quotes is another than RFC 4180's."""
     try:
-        for frame in stream_frames(connection, sql, rows_per_chunk(laid)):
-            numbered = frame.with_columns(pl.Series(LINE, lines[seen : seen + frame.height]))
-            seen += frame.height
-            yield Raw(numbered)
+        sql = shape.select(fmt) + _table(shape, spool, line_end="new_line = '\\n',")
+        frame = pl.concat(stream_frames(sql, rows, or_empty=True))
     except duckdb.Error:
-        # DuckDB is stricter on stray quotes than RFC 4180 readers; the records were checked, so read them plainly.
-        yield from _read_plainly(connection, fmt, spool, unique, delimiter, lines, seen)
+        return _read_plainly(fmt, shape, spool)
+    return frame if frame.height == count else _read_plainly(fmt, shape, spool)
 
 
-def _read_plainly(
-    connection: duckdb.DuckDBPyConnection,
-    fmt: Format,
-    spool: Path,
-    names: list[str],
-    delimiter: str,
-    lines: Lines,
-    seen: int,
-) -> Iterator[Raw]:
-    with spool.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.reader(stream, delimiter=delimiter))[seen:]
-    cells = pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
-    connection.register("cells", cells.with_columns(pl.all().replace("", None)))
-    embedded = {name: inner for name, inner in fmt.embedded.items() if name in names}
-    sql = f"SELECT {selected(names, embedded)} FROM cells"
-    for frame in stream_frames(connection, sql, MAX_CHUNK_ROWS):
-        yield Raw(frame.with_columns(pl.Series(LINE, lines[seen : seen + frame.height])))
-        seen += frame.height
+def _read_plainly(fmt: Format, shape: _Shape, spool: Path) -> pl.DataFrame:
+    rows = records(spool.read_text(encoding="utf-8", newline=""), shape.delimiter)
+    plain = pl.DataFrame(rows, schema=dict.fromkeys(shape.columns, pl.String), orient="row")
+    plain = plain.with_columns(pl.all().replace("", None))
+    return pl.concat(
+        stream_frames(shape.select(fmt) + "cells", MAX_CHUNK_ROWS, or_empty=True, register=plain)
+    )
 
 
-def _spools(
-    records: Iterator[_Record], spool: Path, delimiter: str, cells: int
-) -> Iterator[tuple[list[int], dict[int, str], int]]:
+def _spools(laid: Laid, shape: _Shape, spool: Path) -> Iterator[tuple[list[int], dict[int, str], int]]:
+    """Write good records to `spool`, at most SPOOL_BYTES at a time: (their lines, bad lines, other lines)."""
     lines: list[int] = []
     bad: dict[int, str] = {}
-    blank = size = 0
+    other = size = 0
     out = spool.open("wb")
-    for record in records:
-        text = record.data.strip(b"\r\n")
-        problem = _problem(text, delimiter, cells)
-        if not text.strip():
-            blank += 1
+    for number, text, problem in _records(laid, len(shape.names), shape.delimiter):
+        if number == shape.line or not text.strip():
+            other += 1
         elif problem:
-            bad[record.line] = problem
+            bad[number] = problem
         else:
-            lines.append(record.line)
-            size += out.write(text + b"\n")
+            lines.append(number)
+            size += out.write(text.rstrip(b"\r\n") + b"\n")
         if size >= SPOOL_BYTES or len(bad) >= MAX_CHUNK_ROWS:
             out.close()
-            yield lines, bad, blank
-            out, lines, bad, blank, size = spool.open("wb"), [], {}, 0, 0
+            yield lines, bad, other
+            out, lines, bad, other, size = spool.open("wb"), [], {}, 0, 0
     out.close()
-    yield lines, bad, blank
+    yield lines, bad, other
 
 
-def _problem(text: bytes, delimiter: str, cells: int) -> str | None:
+def _records(
+    laid: Laid, cells_wanted: int | None, delimiter: str = ","
+) -> Iterator[tuple[int, bytes, str | None]]:
+    """Records: the line each begins on, its bytes, and what is wrong with it.
+
+    Lines are joined while a quote is open. If what comes of it is no record, or the quote stays open for too long,
+    the quote was a stray one: the first line stands alone and the others are looked at again.
+    """
+    physical = bounded_lines(laid, MAX_LINE_BYTES)
+    again: deque[bytes] = deque()
+
+    def following() -> bytes | None:
+        return again.popleft() if again else next(physical, None)
+
+    number = 1
+    while (line := following()) is not None:
+        joined = [line]
+        quotes, size = line.count(b'"'), len(line)
+        while quotes % 2 and size <= MAX_OPEN_QUOTE_BYTES and (more := following()) is not None:
+            joined.append(more)
+            quotes += more.count(b'"')
+            size += len(more)
+        text = b"".join(joined)
+        problem = _problem(text, delimiter, cells_wanted)
+        if len(joined) > 1 and problem:
+            again.extendleft(reversed(joined[1:]))
+            joined, text = joined[:1], line
+            problem = _problem(text, delimiter, cells_wanted)
+        yield number, text, problem
+        number += len(joined)
+
+
+def _problem(text: bytes, delimiter: str, cells_wanted: int | None) -> str | None:
+    """Why the bytes are not one record of so many cells (None: of any number)."""
     if len(text) > MAX_LINE_BYTES:
         return f"the record is longer than {MAX_LINE_BYTES >> 20} MiB"
     try:
-        decoded = text.decode("utf-8")
+        decoded = text.rstrip(b"\r\n").decode("utf-8")
     except UnicodeDecodeError as error:
         return f"the record is not UTF-8 text (byte {error.start + 1})"
-    if '"' not in decoded:
+    if "\0" in decoded:
+        return "the record holds NUL bytes"
+    if '"' not in decoded and "\r" not in decoded:
         found = decoded.count(delimiter) + 1
     else:
         try:
-            found = len(next(csv.reader(io.StringIO(decoded), delimiter=delimiter, strict=True)))
+            read = records(decoded, delimiter, strict=True)
         except csv.Error as error:
             return f"the record is no CSV: {error}"
-    if "\0" in decoded:
-        return "the record holds NUL bytes"
-    return None if found == cells else f"the record has {found} cells, the header has {cells}"
+        if len(read) != 1:
+            return f"the record is no CSV: it ends inside of the line or a quote ({len(read)} records)"
+        found = len(read[0])
+    if cells_wanted is None or found == cells_wanted:
+        return None
+    return f"the record has {found} cells, the header has {cells_wanted}"

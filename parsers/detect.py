@@ -48,7 +48,11 @@ def detect(head: Head, name: str | None = None) -> Detected:
         raise UnknownFormatError(
             f"it may be any of {names}", where=head.name, remedy=f"Say which: --format {found[0].name}."
         )
-    looks = "it looks like binary data" if b"\0" in head.data[:4096] else f"{len(FORMAT_NAMES)} formats were tried"
+    looks = (
+        "it looks like binary data"
+        if b"\0" in head.data[:4096]
+        else f"{len(FORMAT_NAMES)} formats were tried"
+    )
     raise UnknownFormatError(
         f"no format recognises it ({looks})",
         where=head.name,

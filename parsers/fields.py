@@ -50,7 +50,11 @@ class Fields:
     def __init__(self, raw: pl.DataFrame) -> None:
         """Flatten; columns without any value are left out."""
         flat = _flatten(raw)
-        filled = [name for name, nulls in zip(flat.columns, flat.null_count().row(0), strict=True) if nulls < flat.height]
+        filled = [
+            name
+            for name, nulls in zip(flat.columns, flat.null_count().row(0), strict=True)
+            if nulls < flat.height
+        ]
         self.frame = flat.select(filled)
 
     def has(self, name: str) -> bool:
@@ -90,7 +94,11 @@ class Fields:
         def seconds(text: pl.Expr) -> pl.Expr:
             real = text.cast(pl.Float64, strict=False)
             inside = real.is_between(*values.EPOCH_S, closed="left")
-            return pl.when(inside).then((real * _MICROSECONDS).round().cast(pl.Int64, strict=False)).cast(INSTANT)
+            return (
+                pl.when(inside)
+                .then((real * _MICROSECONDS).round().cast(pl.Int64, strict=False))
+                .cast(INSTANT)
+            )
 
         return self._reading(names, INSTANT, seconds, lambda text: values.instant(text, _last(names)))
 
@@ -114,7 +122,9 @@ class Fields:
         self.frame = self.frame.drop(column)
         return self._kept(reading)
 
-    def _careful(self, names: tuple[str, ...], dtype: pl.DataType, careful: Callable[[pl.Expr], Reading]) -> Read:
+    def _careful(
+        self, names: tuple[str, ...], dtype: pl.DataType, careful: Callable[[pl.Expr], Reading]
+    ) -> Read:
         found = [name for name in names if self.has(name)]
         if not found:
             return Read(pl.lit(None, dtype=dtype), _NO_FAULT)

@@ -37,7 +37,7 @@ class TokenSemantics:
 
 @dataclass(frozen=True)
 class Head:
-    """The first bytes of a source (uncompressed, at most 256 KB), as detection sees them."""
+    """The first bytes of a source (uncompressed), as detection sees them: 256 KB, or the first line where it is longer."""
 
     name: str
     data: bytes
@@ -49,8 +49,8 @@ class Head:
 
     @cached_property
     def lines(self) -> list[str]:
-        """Non-blank lines; the last one may be cut."""
-        return [line for line in self.text.splitlines() if line.strip()]
+        """Non-blank lines; the last one may be cut. Only a line feed ends a line: JSON strings may hold U+2028 and the like."""
+        return [line.rstrip("\r") for line in self.text.split("\n") if line.strip()]
 
     @cached_property
     def objects(self) -> list[dict[str, Any]]:
@@ -64,7 +64,7 @@ class Head:
                 text = text.lstrip(", \r\n\t")
                 try:
                     value, end = decoder.raw_decode(text)
-                except ValueError:
+                except (ValueError, RecursionError):
                     break
                 if isinstance(value, dict):
                     found.append(value)
@@ -73,7 +73,7 @@ class Head:
         for line in self.lines[:50]:
             try:
                 value = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(value, dict):
                 found.append(value)
@@ -86,16 +86,16 @@ class Head:
         """The head as one whole JSON document, or None if it is cut or is not JSON."""
         try:
             return json.loads(self.text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
 
     @cached_property
     def csv_header(self) -> tuple[str, ...]:
-        """Cells of the first non-blank line read as CSV, stripped."""
-        import csv
+        """Cells of the first non-blank line read as CSV (comma, semicolon, tab or bar), stripped."""
+        from parsers.csv_cells import cells, sniff_delimiter
 
         first = self.lines[0] if self.lines else ""
-        return tuple(cell.strip() for cell in next(csv.reader([first]), []))
+        return tuple(cells(first, sniff_delimiter(first)))
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,9 @@ class Context:
     options: Mapping[str, str] = field(default_factory=dict)
     """Options from the user: `timezone`, `year`, `origin`, `instance`."""
     head: str = ""
-    """First 256 KB of the source's text: start-up lines that name the model, for example."""
+    """Beginning of the source's text (see `Head`): start-up lines that name the model, for example."""
+    carried: dict[str, Any] = field(default_factory=dict)
+    """What a mapping keeps from one chunk of the source for the next one; chunks come in the file's order."""
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,9 @@ class PromptHasher:
         names = scope if isinstance(scope, pl.Series) else pl.Series([scope]).new_from_index(0, len(ids))
         unique = names.unique()
         salts = [self._salt(str(name)) for name in unique]
-        salt = names.replace_strict(unique, pl.Series(salts, dtype=pl.UInt64), return_dtype=pl.UInt64).to_numpy()
+        salt = names.replace_strict(
+            unique, pl.Series(salts, dtype=pl.UInt64), return_dtype=pl.UInt64
+        ).to_numpy()
         lengths = ids.list.len().fill_null(0).to_numpy().astype(np.int64)
         flat = ids.explode(empty_as_null=False, keep_nulls=False).cast(pl.Int64).to_numpy().astype(np.uint64)
         hashes = np.empty(len(flat), dtype=np.uint64)

@@ -50,6 +50,7 @@ _OPERATIONS = {
 _HANGUPS = ("ClientDisconnected", "ClientDisconnectedError", "CancelledError")
 _HANGUP_CODE = "499"
 _KEY_HASH = r"^[0-9a-f]{64}$"
+_CLASS_NAME = r"^[A-Za-z_][\w.]{0,99}$"
 _MASTER_KEY = "litellm_proxy_master_key"
 
 
@@ -85,14 +86,14 @@ def times(fields: Fields) -> Times:
 
 
 def status(status: pl.Expr, error_class: pl.Expr, error_code: pl.Expr) -> pl.Expr:
-    """ok, error or cancelled. A client that hung up is logged as a success that has an error."""
+    """ok, error or cancelled. A client that hung up is logged as a success that has an error.
+
+    Versions without a status are read by whether they name an error.
+    """
     hung_up = error_class.is_in(_HANGUPS) | (error_code == _HANGUP_CODE)
+    failed = (status != "success").fill_null(error_class.is_not_null())
     return (
-        pl.when(status == "failure")
-        .then(pl.when(hung_up.fill_null(value=False)).then(pl.lit("cancelled")).otherwise(pl.lit("error")))
-        .when(hung_up)
-        .then(pl.lit("cancelled"))
-        .otherwise(pl.lit("ok"))
+        pl.when(hung_up).then(pl.lit("cancelled")).when(failed).then(pl.lit("error")).otherwise(pl.lit("ok"))
     )
 
 
@@ -156,8 +157,9 @@ def http_status(status: pl.Expr, error_code: pl.Expr) -> pl.Expr:
 
 
 def error_kind(status: pl.Expr, error_class: pl.Expr) -> pl.Expr:
-    """Class of the error, of rows that have one; `unknown` where the log does not say."""
-    return pl.when(status != "ok").then(present(error_class).fill_null("unknown"))
+    """Class of the error, of rows that have one; `unknown` where the log names no class (a message is none)."""
+    name = pl.when(error_class.str.contains(_CLASS_NAME)).then(error_class)
+    return pl.when(status != "ok").then(name.fill_null("unknown"))
 
 
 def response_cache_hit(cache_hit: pl.Expr) -> pl.Expr:

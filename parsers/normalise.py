@@ -6,12 +6,17 @@ the checks that every row passes, with the rule that repairs or flags it. Does n
 Rules (a repaired or doubted row says so in `flags`):
 - `count_out_of_range`: a negative count, or one over 2^40, is unknown.
 - cache outside input, declared or shown by the row (`cache_outside_input`): input = input + reads + writes.
-  A row of a format that declares "inside" shows it if its total says so, or if its reads alone exceed its input.
-- `cache_clamped`: reads and writes that together exceed the input although they are inside it: writes, then reads, are cut.
+  A row of a format that declares "inside" shows it if its total says so, or if its reads alone or its writes alone
+  exceed its input.
+- `cache_clamped`: reads and writes that only together exceed the input are prefix counts that overlap (OpenAI gives
+  them unadjusted): writes are cut.
 - reasoning outside output, declared or shown by the total (`reasoning_outside_output`): output = output + reasoning.
 - `hidden_reasoning`: a total above input + output, with no reasoning stated: output = total - input.
-- `reasoning_exceeds_output`: kept, reasoning is unknown.
+- `reasoning_exceeds_output`, `part_exceeds_whole` (audio, images): the part is unknown.
+- `duration_out_of_range`: a negative span, or one of more than 366 days, is unknown.
 - `ended_before_start`, `first_token_out_of_order`: the later instant is unknown.
+- `cost_below_zero`: the cost is unknown.
+The tokens at the end of each block of a prompt follow the input when it changes.
 """
 
 from __future__ import annotations
@@ -26,13 +31,19 @@ if TYPE_CHECKING:
     from parsers.format import TokenSemantics
 
 MAX_COUNT = 1 << 40
+MAX_SPAN_MS = 366 * 86_400_000
 COUNTS = tuple(c.name for c in REQUESTS.columns if c.unit == "tokens" and c.name != "prefix_token_counts")
 TOTAL = "_total_tokens"
 OUTSIDE = "_cache_outside"
+_STATED_INPUT = "_stated_input"
 
 _READ = pl.col("cache_read_tokens").fill_null(0)
 _WRITE = pl.col("cache_write_5m_tokens").fill_null(0) + pl.col("cache_write_1h_tokens").fill_null(0)
 _INPUT, _OUTPUT, _REASONING = pl.col("input_tokens"), pl.col("output_tokens"), pl.col("reasoning_tokens")
+_SPANS = ("queue_ms", "ttft_ms", "duration_ms")
+_PARTS = {
+    f"{kind}_{side}_tokens": f"{side}_tokens" for kind in ("audio", "image") for side in ("input", "output")
+}
 
 
 def normalise(frame: pl.DataFrame, semantics: TokenSemantics) -> pl.DataFrame:
@@ -54,11 +65,18 @@ def normalise(frame: pl.DataFrame, semantics: TokenSemantics) -> pl.DataFrame:
     ]
     frame = frame.with_columns(extra)
     frame = _flagged(frame, "count_out_of_range", _any_out_of_range())
-    frame = frame.with_columns(_in_range(name) for name in (*COUNTS, TOTAL))
+    stated = pl.col("input_tokens").alias(_STATED_INPUT)
+    frame = frame.with_columns(stated, *(_in_range(name) for name in (*COUNTS, TOTAL)))
     frame = _cache_inside(frame, semantics)
     frame = _reasoning_inside(frame, semantics)
+    frame = _parts_inside(frame)
+    frame = _counts_along_prompt(frame)
     frame = _times(frame)
-    return frame.select(REQUESTS.names)
+    frame = _flagged(frame, "cost_below_zero", pl.col("cost_reported") < 0)
+    return frame.with_columns(
+        cost_reported=pl.when(pl.col("cost_reported") >= 0).then(pl.col("cost_reported")),
+        flags=pl.col("flags").fill_null([]),
+    ).select(REQUESTS.names)
 
 
 def _flagged(frame: pl.DataFrame, flag: str, where: pl.Expr) -> pl.DataFrame:
@@ -87,7 +105,7 @@ def _cache_inside(frame: pl.DataFrame, semantics: TokenSemantics) -> pl.DataFram
     declared_read = pl.lit(semantics.cache_read == "outside")
     declared_write = pl.lit(semantics.cache_write == "outside")
     by_total = (_READ + _WRITE > 0) & (total == _INPUT + _OUTPUT.fill_null(0) + _READ + _WRITE)
-    shown = ~declared_read & (by_total | (_READ > _INPUT))
+    shown = ~declared_read & (by_total | (_READ > _INPUT) | (_WRITE > _INPUT))
     override = pl.col(OUTSIDE)
     frame = frame.with_columns(
         _adds_read=override.fill_null(declared_read | shown),
@@ -106,7 +124,9 @@ def _cache_inside(frame: pl.DataFrame, semantics: TokenSemantics) -> pl.DataFram
     return frame.with_columns(
         cache_read_tokens=_at_most("cache_read_tokens", _INPUT),
         cache_write_5m_tokens=_at_most("cache_write_5m_tokens", room),
-        cache_write_1h_tokens=_at_most("cache_write_1h_tokens", (room - five.fill_null(0)).clip(lower_bound=0)),
+        cache_write_1h_tokens=_at_most(
+            "cache_write_1h_tokens", (room - five.fill_null(0)).clip(lower_bound=0)
+        ),
     )
 
 
@@ -130,13 +150,40 @@ def _reasoning_inside(frame: pl.DataFrame, semantics: TokenSemantics) -> pl.Data
         frame = _flagged(frame, "hidden_reasoning", hidden)
         frame = frame.with_columns(output_tokens=pl.when(hidden).then(total - _INPUT).otherwise(_OUTPUT))
     frame = _flagged(frame, "reasoning_exceeds_output", _REASONING > _OUTPUT)
-    return frame.with_columns(reasoning_tokens=pl.when((_REASONING > _OUTPUT).fill_null(value=False)).then(None).otherwise(_REASONING))
+    return frame.with_columns(
+        reasoning_tokens=pl.when((_REASONING > _OUTPUT).fill_null(value=False))
+        .then(None)
+        .otherwise(_REASONING)
+    )
+
+
+def _parts_inside(frame: pl.DataFrame) -> pl.DataFrame:
+    exceeds = {part: (pl.col(part) > pl.col(whole)).fill_null(value=False) for part, whole in _PARTS.items()}
+    frame = _flagged(frame, "part_exceeds_whole", pl.any_horizontal(exceeds.values()))
+    return frame.with_columns(
+        pl.when(~is_too_large).then(pl.col(part)).alias(part) for part, is_too_large in exceeds.items()
+    )
+
+
+def _counts_along_prompt(frame: pl.DataFrame) -> pl.DataFrame:
+    """Scale the cumulative counts of a prompt's blocks so that they end at its input tokens."""
+    counts, stated = pl.col("prefix_token_counts"), pl.col(_STATED_INPUT)
+    changed = counts.is_not_null() & stated.ne_missing(_INPUT)
+    if not frame.select(changed.any()).item():
+        return frame
+    factor = pl.when(stated > 0).then(_INPUT / stated)
+    scaled = (
+        (counts.cast(pl.List(pl.Float64)) * factor).list.eval(pl.element().round()).cast(pl.List(pl.Int64))
+    )
+    known = pl.when(_INPUT.is_not_null() & (stated > 0)).then(scaled)
+    return frame.with_columns(prefix_token_counts=pl.when(changed).then(known).otherwise(counts))
 
 
 def _times(frame: pl.DataFrame) -> pl.DataFrame:
     started, first, ended = pl.col("started_at"), pl.col("first_token_at"), pl.col("ended_at")
-    for name in ("queue_ms", "ttft_ms", "duration_ms"):
-        frame = frame.with_columns(pl.when(pl.col(name) >= 0).then(pl.col(name)).alias(name))
+    within = {name: pl.col(name).is_between(0, MAX_SPAN_MS) for name in _SPANS}
+    frame = _flagged(frame, "duration_out_of_range", pl.any_horizontal(~rule for rule in within.values()))
+    frame = frame.with_columns(pl.when(rule).then(pl.col(name)).alias(name) for name, rule in within.items())
     frame = _flagged(frame, "ended_before_start", ended < started)
     frame = frame.with_columns(
         ended_at=pl.when(ended >= started).then(ended).otherwise(started + _milliseconds("duration_ms"))
@@ -150,7 +197,9 @@ def _times(frame: pl.DataFrame) -> pl.DataFrame:
     in_order = ~disordered.fill_null(value=False)
     return frame.with_columns(
         first_token_at=pl.when(in_order).then(first),
-        ttft_ms=pl.when(in_order).then(pl.col("ttft_ms").fill_null((first - started).dt.total_microseconds() / 1000)),
+        ttft_ms=pl.when(in_order).then(
+            pl.col("ttft_ms").fill_null((first - started).dt.total_microseconds() / 1000)
+        ),
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from parsers.csv_reader import read_csv
+from parsers.json_reader import read_json_lines
 from parsers.prefetch import ahead
 from parsers.normalise import OUTSIDE, TOTAL, normalise
 from parsers.readers import (
@@ -20,21 +21,24 @@ from parsers.readers import (
     MAX_CHUNK_ROWS,
     Raw,
     read_json_document,
-    read_json_lines,
     read_parquet,
     read_text,
+    starts_array,
 )
 from parsers.records import REJECTS, REQUESTS
-from parsers.rejects import explain
+from parsers.rejects import Explainer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from parsers.format import Context, Format
+    from parsers.records import Table
     from parsers.sources import Laid, Source
 
 _LINE_CONTAINERS = ("json_lines", "text", "csv")
+# Put in by `parse` itself.
+_ORIGIN = ("source_format", "source_file", "source_line")
 
 
 @dataclass(frozen=True)
@@ -63,25 +67,23 @@ def parse(
         UnreadableSourceError: the content is not of the format's container.
 
     """
-    reasons: dict[int, str] = {}
+    explainer = Explainer(laid, fmt, source.name, by_line=_by_line(fmt, laid))
     for raw in ahead(_gathered(_read(fmt, laid, work, strictly=strictly))):
-        reasons.update(raw.bad_lines)
-        if raw.frame.is_empty():
-            if raw.other_lines:
-                yield Parsed(fmt.target.empty(), REJECTS.empty(), raw.other_lines)
+        rows, refused, other = _mapped(raw.frame, fmt, context) if raw.frame.height else (None, {}, 0)
+        rejects = explainer.rejects(raw.bad_lines | refused)
+        if rows is None:
+            yield Parsed(fmt.target.empty(), rejects, raw.other_lines)
             continue
-        rows, refused, other = _mapped(raw.frame, fmt, context)
-        reasons.update(refused)
         named = rows.with_columns(
             source_format=pl.lit(fmt.name), source_file=pl.lit(source.name), source_line=pl.col(LINE)
         )
-        canonical = fmt.target.conform(named)
-        yield Parsed(canonical, REJECTS.empty(), other + raw.other_lines)
-    if reasons:
-        by_line = fmt.container in _LINE_CONTAINERS
-        yield Parsed(
-            fmt.target.empty(), explain(laid.path, reasons, fmt.name, source.name, by_line=by_line), 0
-        )
+        yield Parsed(fmt.target.conform(named), rejects, other + raw.other_lines)
+
+
+def _by_line(fmt: Format, laid: Laid) -> bool:
+    """Whether the number of a record is the number of the line it begins on."""
+    is_array = fmt.container == "json_lines" and starts_array(laid.path)
+    return fmt.container in _LINE_CONTAINERS and not is_array
 
 
 def _gathered(raws: Iterator[Raw]) -> Iterator[Raw]:
@@ -108,7 +110,7 @@ def _read(fmt: Format, laid: Laid, work: Path, *, strictly: bool) -> Iterator[Ra
         case "json_document":
             return read_json_document(fmt, laid)
         case "csv":
-            return read_csv(fmt, laid, work)
+            return read_csv(fmt, laid, work, strictly=strictly)
         case "text":
             return read_text(laid)
         case "parquet":
@@ -118,20 +120,63 @@ def _read(fmt: Format, laid: Laid, work: Path, *, strictly: bool) -> Iterator[Ra
 def _mapped(frame: pl.DataFrame, fmt: Format, context: Context) -> tuple[pl.DataFrame, dict[int, str], int]:
     """Map a raw frame: (rows with the target's columns, line -> reason of refusal, records that are something else)."""
     mapped = fmt.map(frame, context)
+    if mapped.height != frame.height:
+        msg = f"format {fmt.name} made {mapped.height} rows of {frame.height} records"
+        raise ValueError(msg)
     if LINE not in mapped.columns:
         mapped = mapped.with_columns(frame[LINE])
-    refused = mapped.filter(pl.col("_reject").is_not_null() & ~pl.col("_other"))
-    rows = mapped.filter(pl.col("_reject").is_null() & ~pl.col("_other"))
-    missing = [
-        pl.lit(None, dtype=column.dtype).alias(column.name)
-        for column in fmt.target.columns
-        if column.name not in rows.columns
-    ]
-    rows = rows.with_columns(missing)
+    is_other = pl.col("_other").fill_null(value=False)
+    refused = mapped.filter(pl.col("_reject").is_not_null() & ~is_other)
+    rows, unfit = _typed(mapped.filter(pl.col("_reject").is_null() & ~is_other), fmt.target)
     if fmt.target is REQUESTS:
-        line = rows[LINE]
-        keep = [*REQUESTS.names, *(name for name in (TOTAL, OUTSIDE) if name in rows.columns)]
-        typed = rows.select(keep).cast({name: REQUESTS.schema[name] for name in REQUESTS.names})
-        rows = normalise(typed, fmt.semantics).with_columns(line)
+        rows = normalise(rows, fmt.semantics)
+    rows, broken = _by_the_rules(rows, fmt.target)
     reasons = dict(zip(refused[LINE].to_list(), refused["_reject"].to_list(), strict=True))
-    return rows, reasons, int(mapped["_other"].sum())
+    return rows, reasons | unfit | broken, int(mapped.select(is_other.sum()).item())
+
+
+def _typed(rows: pl.DataFrame, target: Table) -> tuple[pl.DataFrame, dict[int, str]]:
+    """All columns of the table in its types (and what `normalise` needs beside them); a value that does not fit refuses its row."""
+    have = rows.schema
+    extra = [name for name in (TOTAL, OUTSIDE) if target is REQUESTS and name in have]
+    casts = [
+        pl.col(column.name).cast(column.dtype, strict=False)
+        if column.name in have
+        else pl.lit(None, dtype=column.dtype).alias(column.name)
+        for column in target.columns
+        if column.name != LINE
+    ]
+    typed = rows.select(LINE, *casts, *extra)
+    changed = [
+        column.name for column in target.columns if column.name in have and have[column.name] != column.dtype
+    ]
+    lost = [name for name in changed if typed[name].null_count() > rows[name].null_count()]
+    if not lost:
+        return typed, {}
+    faults = pl.coalesce(
+        pl.when(rows[name].is_not_null() & typed[name].is_null()).then(pl.lit(f"{name} is out of range"))
+        for name in lost
+    )
+    return _split(typed, faults)
+
+
+def _by_the_rules(rows: pl.DataFrame, target: Table) -> tuple[pl.DataFrame, dict[int, str]]:
+    """Rows that keep every rule that the table declares; the others are refused with the rule that they break."""
+    rules = {
+        text: rule
+        for column in target.columns
+        if column.name not in _ORIGIN
+        for text, rule in column.broken().items()
+    }
+    if rows.is_empty():
+        return rows, {}
+    broken = rows.select(rule.any().alias(text) for text, rule in rules.items()).row(0, named=True)
+    faults = [pl.when(rules[text]).then(pl.lit(text)) for text, is_broken in broken.items() if is_broken]
+    return _split(rows, pl.coalesce(faults)) if faults else (rows, {})
+
+
+def _split(rows: pl.DataFrame, fault: pl.Expr) -> tuple[pl.DataFrame, dict[int, str]]:
+    marked = rows.with_columns(fault.alias("_fault"))
+    bad = marked.filter(pl.col("_fault").is_not_null())
+    good = marked.filter(pl.col("_fault").is_null()).drop("_fault")
+    return good, dict(zip(bad[LINE].to_list(), bad["_fault"].to_list(), strict=True))

@@ -1,15 +1,13 @@
-"""From one plain file to raw frames: one function per container.
+"""From one plain file to raw frames: what all containers share, and the simple ones.
 
-Belongs here: reading JSON lines, JSON documents, text and Parquet in chunks, each record with its line number (CSV has
-`parsers/csv_reader.py`). Does not belong here: what a record means (`formats/`), why a line is bad (`rejects.py`).
-
-DuckDB reads JSON and Parquet. It is asked to be tolerant: a line that is no JSON object becomes a row of nulls, a value
-of the wrong type becomes null. Such lines are named in `Raw.suspect_lines`.
+Belongs here: chunks (`Raw`), queries, lines; JSON documents, text and Parquet. Does not belong here: JSON lines
+(`json_reader.py`), CSV (`csv_reader.py`), what a record means (`formats/`), the text of bad lines (`rejects.py`).
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,8 +29,9 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 96 << 20
 MAX_CHUNK_ROWS = 65_536
 MAX_LINE_BYTES = 64 << 20
-MAX_TEXT_CHARACTERS = 65_536
+MAX_TEXT_BYTES = 65_536
 SPOOL_BYTES = 64 << 20
+BOM = b"\xef\xbb\xbf"
 LINE = "source_line"
 
 
@@ -85,18 +84,39 @@ def selected(names: list[str], embedded: dict[str, Structure]) -> str:
     return ", ".join(parts)
 
 
-def connect() -> duckdb.DuckDBPyConnection:
+@contextmanager
+def connected() -> Iterator[duckdb.DuckDBPyConnection]:
     """A DuckDB in memory that streams results without holding them all."""
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'; SET streaming_buffer_size = '128MB'; SET memory_limit = '1400MB'")
-    return connection
+    with duckdb.connect() as connection:
+        connection.execute(
+            "SET TimeZone = 'UTC'; SET streaming_buffer_size = '128MB'; SET memory_limit = '1400MB'"
+        )
+        yield connection
 
 
-def stream_frames(connection: duckdb.DuckDBPyConnection, sql: str, rows: int) -> Iterator[pl.DataFrame]:
-    """Run a query and give its result in frames of about `rows` rows, in order."""
-    for batch in connection.sql(sql).to_arrow_reader(rows):
-        if batch.num_rows:
-            yield pl.DataFrame(pl.from_arrow(batch))
+def stream_frames(
+    sql: str, rows: int, *, or_empty: bool = False, register: pl.DataFrame | None = None
+) -> Iterator[pl.DataFrame]:
+    """Run a query and give its result in frames of about `rows` rows, in order.
+
+    Args:
+        sql: the query.
+        rows: rows per frame.
+        or_empty: whether a result without rows is one frame without rows, else it is no frame.
+        register: a frame that the query knows as `cells`.
+
+    """
+    with connected() as connection:
+        if register is not None:
+            connection.register("cells", register)
+        reader = connection.sql(sql).to_arrow_reader(rows)
+        found = False
+        for batch in reader:
+            if batch.num_rows:
+                found = True
+                yield pl.DataFrame(pl.from_arrow(batch))
+        if or_empty and not found:
+            yield pl.DataFrame(pl.from_arrow(reader.schema.empty_table()))
 
 
 def rows_per_chunk(laid: Laid) -> int:
@@ -105,7 +125,9 @@ def rows_per_chunk(laid: Laid) -> int:
     return int(min(MAX_CHUNK_ROWS, max(64, CHUNK_BYTES / max(1.0, mean))))
 
 
-def _read_json(fmt: Format, path: Path, shape: str, *, tolerant: bool, max_object_bytes: int = 16 << 20) -> str:
+def json_table(
+    fmt: Format, path: Path, shape: str, *, tolerant: bool, max_object_bytes: int = 16 << 20
+) -> str:
     columns = ", ".join(f"{literal(k)}: {literal(duckdb_structure(v))}" for k, v in fmt.structure.items())
     return (
         f"read_json({literal(str(path))}, format = '{shape}', columns = {{{columns}}}, "
@@ -113,57 +135,15 @@ def _read_json(fmt: Format, path: Path, shape: str, *, tolerant: bool, max_objec
     )
 
 
-def read_json_lines(fmt: Format, laid: Laid, work: Path, *, strictly: bool = False) -> Iterator[Raw]:
-    """Read JSON lines, or one JSON array of objects.
-
-    Raises:
-        MiscountError: lines can't be told apart by DuckDB; read again with `strictly`.
-
-    """
-    if starts_array(laid.path):
-        yield from _read_json_array(fmt, laid)
-    elif strictly or laid.has_long_lines:
-        yield from _read_checked_lines(fmt, laid, work)
-    else:
-        yield from _read_whole_file(fmt, laid)
-
-
 def starts_array(path: Path) -> bool:
-    """Whether a file is one JSON array of objects."""
+    """Whether a file begins with a JSON array of objects."""
     with path.open("rb") as stream:
-        start = stream.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
+        start = stream.read(4096).removeprefix(BOM).lstrip()
     return start[:1] == b"[" and start[1:].lstrip()[:1] in (b"{", b"")
 
 
-def _read_whole_file(fmt: Format, laid: Laid) -> Iterator[Raw]:
-    """DuckDB skips blank lines, so its n-th row is the n-th line that is not blank."""
-    numbers = _lines_with_content(laid)
-    sql = f"SELECT {selected(list(fmt.structure), dict(fmt.embedded))} FROM {_read_json(fmt, laid.path, 'newline_delimited', tolerant=True)}"
-    seen = 0
-    try:
-        for frame in stream_frames(connect(), sql, rows_per_chunk(laid)):
-            if seen + frame.height > numbers.stop:
-                raise MiscountError
-            yield _numbered(frame, numbers.take(seen, frame.height))
-            seen += frame.height
-    except duckdb.Error as error:
-        raise MiscountError from error
-    if seen != numbers.stop:
-        raise MiscountError
-    if numbers.blank:
-        yield Raw(pl.DataFrame(), {}, numbers.blank)
-
-
-def _numbered(frame: pl.DataFrame, lines: NDArray[np.int64]) -> Raw:
-    numbered = frame.with_columns(pl.Series(LINE, lines))
-    empty = numbered.filter(pl.all_horizontal(pl.exclude(LINE).is_null()))[LINE].to_list()
-    if empty:
-        numbered = numbered.filter(~pl.col(LINE).is_in(empty))
-    return Raw(numbered, dict.fromkeys(empty, ""))
-
-
 @dataclass(frozen=True)
-class _Lines:
+class Lines:
     """Numbers of the lines that hold more than white space: all of them, or those in `kept`."""
 
     stop: int
@@ -171,100 +151,56 @@ class _Lines:
     kept: NDArray[np.int64] | None = None
 
     def take(self, start: int, count: int) -> NDArray[np.int64]:
+        """The numbers of `count` such lines, from the `start`-th on."""
         if self.kept is None:
             return np.arange(start + 1, start + count + 1, dtype=np.int64)
         return self.kept[start : start + count]
 
 
-def _lines_with_content(laid: Laid) -> _Lines:
+def lines_with_content(laid: Laid) -> Lines:
+    """Which lines of a file are not blank."""
     total = laid.newlines + laid.ends_open
     if not laid.may_have_blank_lines:
-        return _Lines(total)
+        return Lines(total)
+    lines = bounded_lines(laid, MAX_LINE_BYTES)
+    kept = np.fromiter((n for n, line in enumerate(lines, 1) if not line.isspace()), dtype=np.int64)
+    return Lines(len(kept), total - len(kept), kept)
+
+
+def bounded_lines(laid: Laid, limit: int) -> Iterator[bytes]:
+    """Lines of a file; one longer than `limit` comes as its first limit + 1 bytes. See `located_lines`."""
+    return (line for _, line in located_lines(laid, limit))
+
+
+def located_lines(laid: Laid, limit: int, start: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Lines of a file from the byte `start` on, each with the byte it begins at.
+
+    A line longer than `limit` comes as its first limit + 1 bytes. What was written to the file after it was laid
+    down is not read.
+
+    Raises:
+        UnreadableSourceError: the file became shorter.
+
+    """
+    at, end = start, laid.size_bytes
     with laid.path.open("rb") as stream:
-        kept = np.fromiter((n for n, line in enumerate(stream, 1) if line.strip(b" \t\r\n\f\v")), dtype=np.int64)
-    return _Lines(len(kept), total - len(kept), kept)
-
-
-def _read_checked_lines(fmt: Format, laid: Laid, work: Path) -> Iterator[Raw]:
-    """Check every line first, and let DuckDB read only those that are JSON objects."""
-    spool = work / "checked.jsonl"
-    sql = f"SELECT {selected(list(fmt.structure), dict(fmt.embedded))} FROM "
-    sql += _read_json(fmt, spool, "newline_delimited", tolerant=True, max_object_bytes=MAX_LINE_BYTES + 4096)
-    connection = connect()
-    for lines, bad, blank in _spools(laid.path, spool):
-        kept = np.array(lines, dtype=np.int64)
-        seen = 0
-        for frame in stream_frames(connection, sql, 1024) if lines else ():
-            raw = _numbered(frame, kept[seen : seen + frame.height])
-            seen += frame.height
-            yield raw
-        yield Raw(pl.DataFrame(), bad, blank)
-    spool.unlink(missing_ok=True)
-
-
-def _spools(path: Path, spool: Path) -> Iterator[tuple[list[int], dict[int, str], int]]:
-    """Write good lines to `spool`, at most SPOOL_BYTES at a time: (their numbers, bad lines, blank lines)."""
-    lines, bad, blank, size = [], {}, 0, 0
-    with path.open("rb") as stream:
-        out = spool.open("wb")
-        for number, line in enumerate(bounded_lines(stream, MAX_LINE_BYTES), 1):
-            text = line.strip()
-            problem = json_problem(text) if len(line) <= MAX_LINE_BYTES else _too_long(MAX_LINE_BYTES)
-            if not text:
-                blank += 1
-            elif problem:
-                bad[number] = problem
-            else:
-                lines.append(number)
-                size += out.write(text + b"\n")
-            if size >= SPOOL_BYTES or len(bad) >= MAX_CHUNK_ROWS:
-                out.close()
-                yield lines, bad, blank
-                out, lines, bad, blank, size = spool.open("wb"), [], {}, 0, 0
-        out.close()
-        yield lines, bad, blank
-
-
-def bounded_lines(stream: object, limit: int) -> Iterator[bytes]:
-    """Lines of a binary stream; one longer than `limit` comes as its first limit + 1 bytes."""
-    readline = stream.readline  # type: ignore[attr-defined]
-    while line := readline(limit + 1):
-        if len(line) > limit:
-            rest = line
-            while rest and not rest.endswith(b"\n"):
-                rest = readline(1 << 20)
-        yield line
-
-
-def _too_long(limit: int) -> str:
-    return f"the line is longer than {limit >> 20} MiB"
-
-
-def json_problem(text: bytes) -> str | None:
-    """Why a line is no JSON object; None if it is one."""
-    try:
-        value = json.loads(text.removeprefix(b"\xef\xbb\xbf").decode("utf-8"))
-    except UnicodeDecodeError as error:
-        return f"the line is not UTF-8 text (byte {error.start + 1})"
-    except json.JSONDecodeError as error:
-        return f"the line is not JSON: {error.msg} (column {error.colno})"
-    except (ValueError, RecursionError):
-        return "the line is not JSON that can be read: numbers too long or nesting too deep"
-    return None if isinstance(value, dict) else f"the line is JSON but no object ({type(value).__name__})"
-
-
-def _read_json_array(fmt: Format, laid: Laid) -> Iterator[Raw]:
-    """One array of objects: the n-th element is record n."""
-    sql = f"SELECT {selected(list(fmt.structure), dict(fmt.embedded))} FROM "
-    sql += _read_json(fmt, laid.path, "array", tolerant=False, max_object_bytes=MAX_LINE_BYTES)
-    seen = 0
-    try:
-        for frame in stream_frames(connect(), sql, MAX_CHUNK_ROWS // 8):
-            yield _numbered(frame, np.arange(seen + 1, seen + frame.height + 1, dtype=np.int64))
-            seen += frame.height
-    except duckdb.Error as error:
-        reason = f"the JSON array can't be read past element {seen}: {first_sentence(error)}"
-        yield Raw(pl.DataFrame(), {seen + 1: reason})
+        stream.seek(start)
+        readline = stream.readline
+        while at < end:
+            line = readline(min(limit + 1, end - at))
+            if not line:
+                raise UnreadableSourceError(
+                    "it became shorter while it was read",
+                    where=str(laid.path),
+                    remedy="Give it again when it is at rest.",
+                )
+            yield at, line
+            at += len(line)
+            if len(line) > limit:
+                rest = line
+                while rest and at < end and not rest.endswith(b"\n"):
+                    rest = readline(min(1 << 20, end - at))
+                    at += len(rest)
 
 
 def first_sentence(error: BaseException) -> str:
@@ -276,13 +212,13 @@ def first_sentence(error: BaseException) -> str:
 def read_json_document(fmt: Format, laid: Laid) -> Iterator[Raw]:
     """One or more JSON documents: `fmt.records` says in SQL over the table `document` what a record is."""
     columns = selected(list(fmt.structure), dict(fmt.embedded))
-    source = _read_json(
+    source = json_table(
         fmt, laid.path, "unstructured", tolerant=False, max_object_bytes=max(16 << 20, laid.size_bytes + 4096)
     )
     sql = f"WITH document AS (SELECT {columns} FROM {source}) {fmt.records}"
     seen = 0
     try:
-        for frame in stream_frames(connect(), sql, MAX_CHUNK_ROWS):
+        for frame in stream_frames(sql, MAX_CHUNK_ROWS):
             numbers = np.arange(seen + 1, seen + frame.height + 1, dtype=np.int64)
             seen += frame.height
             yield Raw(frame if LINE in frame.columns else frame.with_columns(pl.Series(LINE, numbers)))
@@ -291,16 +227,15 @@ def read_json_document(fmt: Format, laid: Laid) -> Iterator[Raw]:
 
 
 def read_text(laid: Laid) -> Iterator[Raw]:
-    """Lines of text; bytes that are not UTF-8 are replaced, a line is cut after 65,536 characters."""
+    """Lines of text; bytes that are not UTF-8 are replaced, a line is cut after 65,536 bytes."""
     lines: list[str] = []
     size = first = 0
-    with laid.path.open("rb") as stream:
-        for number, line in enumerate(bounded_lines(stream, MAX_TEXT_CHARACTERS)):
-            lines.append(line.rstrip(b"\r\n").decode("utf-8", errors="replace"))
-            size += len(line)
-            if size >= SPOOL_BYTES // 4:
-                yield _text_chunk(lines, first)
-                lines, size, first = [], 0, number + 1
+    for number, line in enumerate(bounded_lines(laid, MAX_TEXT_BYTES), 1):
+        lines.append(line[:MAX_TEXT_BYTES].rstrip(b"\r\n").decode("utf-8", errors="replace"))
+        size += len(line)
+        if size >= SPOOL_BYTES // 4:
+            yield _text_chunk(lines, first)
+            lines, size, first = [], 0, number
     if lines:
         yield _text_chunk(lines, first)
 
@@ -320,7 +255,7 @@ def read_parquet(fmt: Format, laid: Laid) -> Iterator[Raw]:
     seen = 0
     try:
         sql = f"SELECT * FROM read_parquet({literal(str(laid.path))})"
-        for frame in stream_frames(connect(), sql, MAX_CHUNK_ROWS):
+        for frame in stream_frames(sql, MAX_CHUNK_ROWS):
             numbers = np.arange(seen + 1, seen + frame.height + 1, dtype=np.int64)
             seen += frame.height
             yield Raw(frame.with_columns(pl.Series(LINE, numbers)))

@@ -1,61 +1,60 @@
-"""Where log text comes from: files, folders, globs, archives, compression.
+"""Where log text comes from: files, folders, globs, members of archives.
 
-Belongs here: finding sources, opening them as a stream of plain bytes, and laying them down as one plain file that
-DuckDB can read, with a hash of the content. Does not belong here: what the bytes mean (`detect.py`, `readers.py`).
-
-Nothing is extracted under a name from an archive: a member is a stream, so no path can escape.
+Belongs here: finding sources, opening them as a stream of plain bytes, and laying them down as one plain file
+that DuckDB can read, with a hash of the content. Does not belong here: unpacking (`archives.py`), what the bytes
+mean (`detect.py`, `readers.py`).
 """
 
 from __future__ import annotations
 
-import bz2
 import glob
-import gzip
 import hashlib
-import lzma
 import os
-import tarfile
 import tempfile
-import zipfile
-import zlib
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING
 
+from parsers.archives import BLOCK, CUT_OFF, Member, compression, first_line, members, open_member, plain
 from parsers.errors import NothingToAuditError, UnreadableSourceError
 from parsers.format import Head
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-BLOCK = 8 << 20
 HEAD_BYTES = 256 << 10
-MAX_MEMBERS = 100_000
+MAX_HEAD_BYTES = 16 << 20
 MAX_MEMBER_BYTES = 64 << 30
 
-_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz"}
 _WHITE_SPACE = b" \t\r\n\f\v"
-_CUT_OFF = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, OSError, tarfile.ReadError, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True, order=True)
 class Source:
-    """One log: a file, or a member of an archive. `name` is the path as given, the member after '!'."""
+    """One log: a file, or a member of an archive. `name` is the path as given, the member after '!'.
+
+    `offset` and `size` say where a tar's member lies in the unpacked archive. `problem` says why there is nothing
+    to read, as of an archive that ends too early or a folder that may not be listed.
+    """
 
     name: str
     path: Path
     member: str | None = None
     modified_at: datetime | None = None
+    offset: int | None = None
+    size: int | None = None
+    problem: str | None = None
 
 
 @dataclass(frozen=True)
 class Laid:
     """A source as one plain file on disk.
 
-    `path` is the source itself where it is plain already, else a spool that the caller's work folder owns.
-    `problem` says why the source could not be read to its end; what was read before that is in the file.
+    `path` is the source itself where it is plain already, else a spool that the caller's work folder owns; only
+    its first `size_bytes` are the source (a log may grow while it is read). `problem` says why the source could
+    not be read to its end; what was read before that is in the file.
     """
 
     path: Path
@@ -65,38 +64,64 @@ class Laid:
     ends_open: bool
     has_long_lines: bool
     may_have_blank_lines: bool
+    has_quotes: bool = True
     problem: str | None = None
 
 
 def find_sources(paths: Sequence[str | Path]) -> list[Source]:
     """List the sources below `paths` (files, folders, globs, archives), in the order of their names.
 
+    In folders, hidden files are left out, links to files are followed and links to folders are not. What can't
+    be listed is a source with a `problem`.
+
     Raises:
-        UnreadableSourceError: a path does not exist or an archive can't be listed.
+        UnreadableSourceError: a path that was given does not exist.
         NothingToAuditError: nothing was found.
 
     """
     found: dict[str, Source] = {}
     for given in paths:
-        for path in _files(Path(given)):
-            for source in _members(path):
-                found.setdefault(source.name, source)
+        for source in _below(Path(given)):
+            found.setdefault(source.name, source)
     if not found:
         where = ", ".join(str(path) for path in paths)
-        raise NothingToAuditError("no files found", where=where, remedy="Give a log file or a folder that holds some.")
-    return sorted(found.values())
+        raise NothingToAuditError(
+            "no files found", where=where, remedy="Give a log file or a folder that holds some."
+        )
+    return sorted(found.values(), key=lambda source: source.name)
 
 
-def _files(given: Path) -> list[Path]:
-    if given.is_dir():
-        walked = (Path(folder) / name for folder, _, names in os.walk(given) for name in names)
-        return sorted(p for p in walked if not _is_hidden(p.relative_to(given)) and p.is_file())
-    if given.exists():
-        return [given]
-    matches = sorted(Path(match) for match in glob.glob(str(given), recursive=True)) if glob.has_magic(str(given)) else []
+def _below(given: Path) -> Iterator[Source]:
+    try:
+        if given.is_dir():
+            yield from _in_folder(given)
+            return
+        there = given.exists()
+    except OSError as error:
+        raise UnreadableSourceError(
+            f"can't be looked at ({error.strerror})", where=str(given), remedy="Check who may read it."
+        ) from error
+    if there:
+        yield from _members(given)
+        return
+    # Path.glob takes no absolute pattern.
+    matches = sorted(glob.glob(str(given), recursive=True)) if glob.has_magic(str(given)) else []  # noqa: PTH207
     if not matches:
         raise UnreadableSourceError("no such file or folder", where=str(given), remedy="Check the path.")
-    return [path for match in matches for path in _files(match)]
+    for match in matches:
+        yield from _below(Path(match))
+
+
+def _in_folder(given: Path) -> Iterator[Source]:
+    refused: list[OSError] = []
+    for folder, _, names in os.walk(given, onerror=refused.append):
+        for name in names:
+            path = Path(folder) / name
+            if not _is_hidden(path.relative_to(given)) and path.is_file():
+                yield from _members(path)
+    for error in refused:
+        folder = str(error.filename)
+        yield Source(folder, Path(folder), problem=f"the folder can't be listed ({error.strerror})")
 
 
 def _is_hidden(relative: Path) -> bool:
@@ -104,63 +129,17 @@ def _is_hidden(relative: Path) -> bool:
 
 
 def _members(path: Path) -> Iterator[Source]:
-    try:
-        modified_at = datetime.fromtimestamp(path.stat().st_mtime, tz=UTC)
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                names = [item.filename for item in archive.infolist() if not item.is_dir()]
-        elif _is_tar(path):
-            with tarfile.open(path) as tar:
-                names = [item.name for item in tar if item.isfile()]
-        else:
-            yield Source(str(path), path, None, modified_at)
-            return
-    except _CUT_OFF as error:
-        raise UnreadableSourceError(
-            f"the archive or file can't be opened ({_first_line(error)})",
-            where=str(path),
-            remedy="Check that it is complete and readable.",
-        ) from error
-    if len(names) > MAX_MEMBERS:
-        raise UnreadableSourceError(
-            f"the archive has {len(names):,} members, more than {MAX_MEMBERS:,}",
-            where=str(path),
-            remedy="Unpack it and give the folder.",
-        )
-    for name in sorted(set(names)):
-        if not Path(name).name.startswith("."):
-            yield Source(f"{path}!{name}", path, name, modified_at)
-
-
-def _is_tar(path: Path) -> bool:
-    try:
-        with _plain(path.open("rb")) as stream:
-            return stream.read(512)[257:262] == b"ustar"
-    except _CUT_OFF:
-        return False
-
-
-def _compression(magic: bytes) -> str | None:
-    return next((name for start, name in _MAGIC.items() if magic.startswith(start)), None)
-
-
-def _plain(raw: IO[bytes]) -> IO[bytes]:
-    """Wrap a stream in the decompressor that its first bytes call for."""
-    magic = raw.read(6)
-    raw.seek(0)
-    match _compression(magic):
-        case "gzip":
-            return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
-        case "bzip2":
-            return cast("IO[bytes]", bz2.BZ2File(raw))
-        case "xz":
-            return cast("IO[bytes]", lzma.LZMAFile(raw))
-        case "zstd":
-            import pyarrow as pa
-
-            return cast("IO[bytes]", pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd"))
-        case _:
-            return raw
+    """The file itself, or the members of the archive that it is."""
+    if not path.is_file():
+        yield Source(str(path), path, problem="it is neither a file nor a folder")
+        return
+    modified_at = datetime.fromtimestamp(path.stat().st_mtime, tz=UTC)
+    found, problem = members(path)
+    if found is None or problem:
+        yield Source(str(path), path, None, modified_at, problem=problem)
+    for member in found or ():
+        if not Path(member.name).name.startswith("."):
+            yield Source(f"{path}!{member.name}", path, member.name, modified_at, member.offset, member.size)
 
 
 @contextmanager
@@ -175,7 +154,7 @@ def open_raw(source: Source) -> Iterator[IO[bytes]]:
         raw = source.path.open("rb")
     except OSError as error:
         raise UnreadableSourceError(
-            f"can't be read ({error.strerror or _first_line(error)})",
+            f"can't be read ({error.strerror or first_line(error)})",
             where=source.name,
             remedy="It may have been moved or rotated away; give it again.",
         ) from error
@@ -188,35 +167,47 @@ def open_source(source: Source) -> Iterator[IO[bytes]]:
     """Open a source as a stream of plain bytes, whatever it is packed in.
 
     Raises:
-        UnreadableSourceError: the file vanished or may not be read.
+        UnreadableSourceError: the file vanished, may not be read, or is a damaged archive.
 
     """
-    with open_raw(source) as raw:
-        if source.member is None:
-            with _plain(raw) as stream:
-                yield stream
-        elif zipfile.is_zipfile(raw):
-            with zipfile.ZipFile(raw) as archive, archive.open(source.member) as member:
-                with _plain(cast("IO[bytes]", member)) as stream:
-                    yield stream
-        else:
-            raw.seek(0)
-            with tarfile.open(fileobj=raw) as tar:
-                member_file: Any = tar.extractfile(source.member)
-                with _plain(member_file) as stream:
-                    yield stream
+    if source.problem:
+        raise UnreadableSourceError(
+            source.problem, where=source.name, remedy="Check that it is complete and readable."
+        )
+    if source.member is None:
+        with open_raw(source) as raw, plain(raw) as stream:
+            yield stream
+        return
+    try:
+        packed = open_member(source.path, Member(source.member, source.offset, source.size))
+    except (*CUT_OFF, KeyError) as error:
+        raise UnreadableSourceError(
+            f"the archive's member can't be read ({first_line(error)})",
+            where=source.name,
+            remedy="Unpack the archive and give the folder.",
+        ) from error
+    with packed, plain(packed) as stream:
+        yield stream
 
 
 def read_head(source: Source) -> Head:
-    """The first 256 KB of a source, uncompressed; shorter where the data is cut off."""
+    """The first 256 KB of a source, uncompressed, or its first line where that is longer (at most 16 MiB).
+
+    Shorter where the data is cut off: `lay_down` meets the same fault and reports it.
+
+    Raises:
+        UnreadableSourceError: the source can't be opened.
+
+    """
     with open_source(source) as stream:
-        data = b""
-        try:
-            while len(data) < HEAD_BYTES and (block := stream.read(HEAD_BYTES - len(data))):
+        data = bytearray()
+        with suppress(*CUT_OFF):
+            while len(data) < HEAD_BYTES or (b"\n" not in data and len(data) < MAX_HEAD_BYTES):
+                block = stream.read(HEAD_BYTES)
+                if not block:
+                    break
                 data += block
-        except _CUT_OFF:
-            pass  # lay_down meets the same fault and reports it
-        return Head(source.name, data)
+        return Head(source.name, bytes(data))
 
 
 def lay_down(source: Source, work: Path) -> Laid:
@@ -228,13 +219,13 @@ def lay_down(source: Source, work: Path) -> Laid:
     """
     spool = None if _is_plain(source) else Path(tempfile.mkstemp(dir=work, suffix=".spool")[1])
     digest, size, newlines, since_newline, last, problem = hashlib.sha256(), 0, 0, 0, b"\n", None
-    has_long = may_have_blank = False
+    has_long = may_have_blank = has_quotes = False
     with open_source(source) as stream, (spool or Path(os.devnull)).open("wb") as out:
         while True:
             try:
                 block = stream.read(BLOCK)
-            except _CUT_OFF as error:
-                problem = f"the data is cut off or damaged after {size:,} bytes ({_first_line(error)})"
+            except CUT_OFF as error:
+                problem = f"the data is cut off or damaged after {size:,} bytes ({first_line(error)})"
                 break
             if not block:
                 break
@@ -246,21 +237,25 @@ def lay_down(source: Source, work: Path) -> Laid:
             since_newline = 0 if found else since_newline + len(block)
             has_long = has_long or since_newline >= BLOCK
             may_have_blank = may_have_blank or _may_have_blank_line(last, block)
+            has_quotes = has_quotes or b'"' in block
             last = block[-1:]
             if spool:
                 out.write(block)
             if size > MAX_MEMBER_BYTES and source.member is not None:
-                problem = f"the archive member is larger than {MAX_MEMBER_BYTES:,} bytes; the rest is not read"
+                problem = (
+                    f"the archive member is larger than {MAX_MEMBER_BYTES:,} bytes; the rest is not read"
+                )
                 break
     return Laid(
-        spool or source.path,
-        size,
-        digest.hexdigest(),
-        newlines,
-        last != b"\n",
-        has_long,
-        may_have_blank,
-        problem,
+        path=spool or source.path,
+        size_bytes=size,
+        sha256=digest.hexdigest(),
+        newlines=newlines,
+        ends_open=last != b"\n",
+        has_long_lines=has_long,
+        may_have_blank_lines=may_have_blank,
+        has_quotes=has_quotes,
+        problem=problem,
     )
 
 
@@ -282,8 +277,4 @@ def _is_plain(source: Source) -> bool:
     if source.member is not None or not source.path.is_file():
         return False
     with open_raw(source) as raw:
-        return _compression(raw.read(6)) is None
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+        return compression(raw.read(6)) is None

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _INPUT_DETAILS = dict.fromkeys(
-    ("cached_tokens", "cache_creation_tokens", "cache_write_tokens", "audio_tokens", "image_tokens"), "VARCHAR"
+    ("cached_tokens", "cache_creation_tokens", "cache_write_tokens", "audio_tokens", "image_tokens"),
+    "VARCHAR",
 )
 _OUTPUT_DETAILS = dict.fromkeys(("reasoning_tokens", "audio_tokens", "image_tokens"), "VARCHAR")
 
@@ -50,6 +51,7 @@ class Counts:
     total: Read
     cache_read: Read
     cache_write: Read
+    cache_write_5m: Read
     cache_write_1h: Read
     reasoning: Read
     audio_input: Read
@@ -104,6 +106,7 @@ def counts(fields: Fields, objects: Sequence[str], row: str = "") -> Counts:
             read("cache_creation_input_tokens"),
             read(*inside("cache_creation_tokens"), *inside("cache_write_tokens")),
         ),
+        cache_write_5m=read("cache_creation.ephemeral_5m_input_tokens"),
         cache_write_1h=read("cache_creation.ephemeral_1h_input_tokens"),
         reasoning=read(*generated("reasoning_tokens")),
         audio_input=read(*inside("audio_tokens")),
@@ -116,18 +119,26 @@ def counts(fields: Fields, objects: Sequence[str], row: str = "") -> Counts:
 def columns(counts: Counts, measured: pl.Expr) -> dict[str, pl.Expr]:
     """The detail columns of REQUESTS (all but input and output), null where `measured` is not true.
 
-    A cache write of unstated lifetime counts as one of 5 minutes.
+    A cache write of unstated lifetime counts as one of 5 minutes. The split by lifetime is used only where it fits
+    the total of writes, so that no token is lost or made up.
     """
 
     def shown(value: pl.Expr) -> pl.Expr:
         return pl.when(measured).then(value)
 
-    hour = counts.cache_write_1h.value
+    written, hour = counts.cache_write.value, counts.cache_write_1h.value
+    is_split = (hour <= written).fill_null(value=True)
     return {
         "_total_tokens": shown(counts.total.value),
         "cache_read_tokens": shown(counts.cache_read.value),
-        "cache_write_5m_tokens": shown(counts.cache_write.value - hour.fill_null(0)),
-        "cache_write_1h_tokens": shown(hour),
+        "cache_write_5m_tokens": shown(
+            pl.when(written.is_null())
+            .then(counts.cache_write_5m.value)
+            .when(is_split)
+            .then(written - hour.fill_null(0))
+            .otherwise(written)
+        ),
+        "cache_write_1h_tokens": shown(pl.when(is_split).then(hour)),
         "reasoning_tokens": shown(counts.reasoning.value),
         "audio_input_tokens": shown(counts.audio_input.value),
         "audio_output_tokens": shown(counts.audio_output.value),

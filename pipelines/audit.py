@@ -10,13 +10,14 @@ import threading
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from parsers.errors import NothingToAuditError, TokenworksError, UnknownFormatError
-from parsers.records import RECORD_TABLES
+from parsers.errors import NothingToAuditError, TokenworksError
+from pipelines.ingest.facts import drop_days_outside
+from pipelines.ingest.span import audited_span
 from pipelines.reporting.write import Report, report_of
 
 if TYPE_CHECKING:
     from pipelines.ingest.land import Landing
-    from pipelines.site import Site
+    from pipelines.site import Site, Window
 
 
 def run_audit(site: Site) -> Report:
@@ -26,28 +27,40 @@ def run_audit(site: Site) -> Report:
         site: sources, data folder, fleet, window, report folder.
 
     Raises:
+        TokenworksError: another run is working on the data folder.
         UnknownFormatError: no file is of a known format.
-        NothingToAuditError: the files hold no usable row.
+        NothingToAuditError: the files hold no usable row, or none in the window.
         CheckFailedError: a blocking check failed.
 
     """
     from pipelines.definitions import run_in_process
 
-    _preload()
-    run_in_process(site, None)
-    chosen = site.chosen()
-    days = sorted({day for table in RECORD_TABLES for day in chosen.days(table)})
-    if not days:
-        raise _nothing(site.landings())
-    run_in_process(site, (days[0], days[-1]))
-    return report_of(site)
+    with site.warehouse.alone():
+        _preload()
+        run_in_process(site, None)
+        chosen = site.chosen()
+        span = audited_span(chosen, site.warehouse.window)
+        if span is None or not chosen.any_within(site.warehouse.window, site.warehouse):
+            raise _nothing(site.landings(), site.warehouse.window)
+        site.warehouse.clear_marts()
+        drop_days_outside(span.first, span.last, site.warehouse)
+        run_in_process(site, (span.first, span.last))
+        return report_of(site)
 
 
-def _nothing(landings: list[Landing]) -> TokenworksError:
+def _nothing(landings: list[Landing], window: Window | None) -> TokenworksError:
     """Why there is nothing to audit: the first file's own problem where no file could be read."""
+    days = sorted({day for item in landings for day in item.days})
+    if window and days:
+        start, end = window
+        return NothingToAuditError(
+            f"no row lies from {start.isoformat()} to {end.isoformat()}",
+            where="--window",
+            remedy=f"The files hold rows from {days[0]} to {days[-1]}",
+        )
     problems = [item.problem for item in landings if item.problem]
     if len(landings) == 1 and problems and not landings[0].format:
-        return UnknownFormatError(problems[0])
+        return landings[0].error()
     unknown = sum(1 for item in landings if not item.format)
     rejects = sum(item.rejects for item in landings)
     first = f" The first problem: {problems[0]}" if problems else ""

@@ -1,7 +1,8 @@
 """Dagster asset checks: the suites of `suites.py`, run after their assets and before what depends on them.
 
-Belongs here: turning outcomes into check results. A critical rule that fails stops the run: a wrong number must not
-reach money or a recommendation. Concept: https://docs.dagster.io/guides/test/asset-checks
+Belongs here: turning outcomes into check results. A critical rule that fails, or any that can't be evaluated,
+stops the run: a wrong number must not reach money or a recommendation. Concept:
+https://docs.dagster.io/guides/test/asset-checks
 """
 
 import dagster as dg
@@ -24,10 +25,11 @@ def suite_check(suite: Suite) -> dg.AssetChecksDefinition:
         outcomes = validate(suite.profile(site.warehouse), suite)
         remember_outcomes(site.warehouse, suite.table.name, outcomes)
         failed = [item for item in outcomes if not item.passed]
-        critical = any(item.severity == "critical" for item in failed)
+        blocks = any(item.blocks for item in failed)
         return dg.AssetCheckResult(
             passed=not failed,
-            severity=dg.AssetCheckSeverity.ERROR if critical else dg.AssetCheckSeverity.WARN,
+            severity=dg.AssetCheckSeverity.ERROR if blocks else dg.AssetCheckSeverity.WARN,
+            description="; ".join(f"{item.check} ({item.detail})" for item in failed) or None,
             metadata={"rules": len(outcomes), **{item.check: item.detail for item in failed}},
         )
 

@@ -1,23 +1,27 @@
 """The command `tokenworks`.
 
-Belongs here: arguments, progress, what is printed, exit codes. Does not belong here: any work; heavy imports happen inside
-the commands, so that `--help` is quick.
+Belongs here: arguments, progress, what is printed, exit codes. Does not belong here: any work; heavy imports happen
+inside the commands, so that `--help` is quick.
 
-Exit codes: 0 done; 1 other error of the input; 2 wrong usage; 3 unknown or ambiguous format; 4 a source can't be read;
-5 fleet.toml, a mapping or an option is wrong; 6 nothing usable in the input; 7 a blocking check failed; 70 a fault of the
-program; 130 stopped by the user.
+Exit codes: 0 done; 1 other error of the input, or another run holds the data folder; 2 wrong usage; 3 unknown or
+ambiguous format; 4 a source can't be read; 5 fleet.toml, a mapping or an option is wrong; 6 nothing usable in the input;
+7 a blocking check failed; 70 a fault of the program; 74 the results can't be written; 130 stopped by the user.
+
+Names of files, models and teams are hostile: whatever is printed of them is one printable line, and no markup.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
 import tempfile
 import warnings
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -31,20 +35,28 @@ if TYPE_CHECKING:
     from parsers.format import Format
     from pipelines.ingest.land import Landing, Reading
 
-INTERNAL_FAULT, INTERRUPTED = 70, 130
+INTERNAL_FAULT, CANT_WRITE, INTERRUPTED = 70, 74, 130
+_DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 app = typer.Typer(
-    help="One week of LLM logs in; what the tokens cost, where they are wasted, and what hardware must carry them, out.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 _stderr = Console(stderr=True, highlight=False)
 
-PathsArgument = Annotated[list[str], typer.Argument(help="Log files, folders, globs or archives.", show_default=False)]
-FormatOption = Annotated[str | None, typer.Option("--format", help="Format of the files; default: by content.")]
-MappingOption = Annotated[Path | None, typer.Option("--mapping", help="TOML file that describes the columns of a log.")]
-TimezoneOption = Annotated[str | None, typer.Option(help="Time zone of logs that name none, e.g. Europe/Berlin.")]
+PathsArgument = Annotated[
+    list[str], typer.Argument(help="Log files, folders, globs or archives.", show_default=False)
+]
+FormatOption = Annotated[
+    str | None, typer.Option("--format", help="Format of the files; default: by content.")
+]
+MappingOption = Annotated[
+    Path | None, typer.Option("--mapping", help="TOML file that describes the columns of a log.")
+]
+TimezoneOption = Annotated[
+    str | None, typer.Option(help="Time zone of logs that name none, e.g. Europe/Berlin.")
+]
 YearOption = Annotated[int | None, typer.Option(help="Year of the first line of logs that name none.")]
 
 
@@ -62,24 +74,42 @@ def _one_line_errors() -> Iterator[None]:
     try:
         yield
     except TokenworksError as error:
-        _stderr.print(f"[bold red]error:[/] {escape(_line(str(error)))}", soft_wrap=True)
-        sys.exit(error.exit_code)
+        _fail(str(error), error.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except KeyboardInterrupt:
-        _stderr.print("[bold red]stopped[/]; nothing is lost: run the same command again")
-        sys.exit(INTERRUPTED)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        _stderr.print(f"[bold red]error:[/] {escape(_line(f'{where}{error.strerror or error}'))}", soft_wrap=True)
-        sys.exit(UnreadableSourceError.exit_code)
+        is_disk = error.errno in _DISK_TROUBLE
+        _fail(
+            f"{where}{error.strerror or error}" + (f". {_NO_ROOM}" if is_disk else ""),
+            CANT_WRITE if is_disk else UnreadableSourceError.exit_code,
+        )
     except Exception as error:
         if os.environ.get("TOKENWORKS_DEBUG"):
             raise
-        text = f"a fault of tokenworks ({type(error).__name__}). Set TOKENWORKS_DEBUG=1 to see where, and report it."
-        _stderr.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
-        sys.exit(INTERNAL_FAULT)
+        if _is_disk_trouble(error):
+            _fail(f"the results can't be written. {_NO_ROOM}", CANT_WRITE)
+        text = f"a fault of tokenworks ({type(error).__name__})"
+        _fail(f"{text}. Set TOKENWORKS_DEBUG=1 to see where, and report it.", INTERNAL_FAULT)
+
+
+_NO_ROOM = "Make room on that disk, or give an --out on another one, and run the same command again."
+
+
+def _is_disk_trouble(error: BaseException) -> bool:
+    """Whether an engine (DuckDB, Polars) failed because it could not write: they have errors of their own for it."""
+    return any(os.strerror(code) in str(error) for code in _DISK_TROUBLE)
+
+
+def _fail(text: str, code: int) -> NoReturn:
+    _say(f"[bold red]error:[/] {escape(_line(text))}")
+    sys.exit(code)
+
+
+def _say(text: str) -> None:
+    """Print to standard error, as one line however long."""
+    _stderr.print(text, soft_wrap=True)
 
 
 def _line(text: str) -> str:
@@ -87,10 +117,27 @@ def _line(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"tokenworks {version('tokenworks')}")
+        raise typer.Exit
+
+
+@app.callback()
+def tokenworks(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """One week of LLM logs in; what the tokens cost, where they are wasted, and what hardware must carry them, out."""
+
+
 @app.command()
 def audit(
     paths: PathsArgument,
-    fleet: Annotated[Path | None, typer.Option(help="fleet.toml: which models run on which hardware.")] = None,
+    fleet: Annotated[
+        Path | None, typer.Option(help="fleet.toml: which models run on which hardware.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the report and the data.")] = Path("tokenworks-out"),
     format_name: FormatOption = None,
     mapping: MappingOption = None,
@@ -130,11 +177,13 @@ def audit(
     from reports.decision import decision_lines
 
     for line in decision_lines(report.decision):
-        typer.echo(line)
-    _stderr.print(f"report: {escape(str(report.html))}  data: {escape(str(report.json))}", soft_wrap=True)
+        typer.echo(_line(line))
+    _say(f"report: {escape(_line(str(report.html)))}  data: {escape(_line(str(report.json)))}")
 
 
-def _reading(format_name: str | None, mapping: Path | None, timezone: str | None, year: int | None) -> Reading:
+def _reading(
+    format_name: str | None, mapping: Path | None, timezone: str | None, year: int | None
+) -> Reading:
     import hashlib
 
     from parsers.mapping import load_mapping
@@ -143,7 +192,9 @@ def _reading(format_name: str | None, mapping: Path | None, timezone: str | None
 
     if format_name:
         load(format_name)
-    options = {name: str(value) for name, value in (("timezone", timezone), ("year", year)) if value is not None}
+    options = {
+        name: str(value) for name, value in (("timezone", timezone), ("year", year)) if value is not None
+    }
     mapped: Format | None = load_mapping(mapping) if mapping else None
     digest = hashlib.sha256(mapping.read_bytes()).hexdigest() if mapping else ""
     return Reading(format_name, mapped, digest, options)
@@ -157,38 +208,39 @@ def parse(
     timezone: TimezoneOption = None,
     year: YearOption = None,
 ) -> None:
-    """Print canonical rows as JSON lines; rejects with their line numbers and the counts go to standard error."""
+    """Print canonical rows as JSON lines; rejects with their line numbers and the counts go to standard error.
+
+    The lines are pure ASCII and name only what is known. Money is a string, so that no cent is lost; hashes are whole
+    numbers of up to 64 bits; instants are ISO 8601 with Z.
+    """
     import polars as pl
 
-    from parsers.errors import UnknownFormatError
     from parsers.sources import find_sources
-    from pipelines.ingest.land import land
+    from pipelines.ingest.land import distinct, land
     from warehouse.store import Warehouse
 
     reading = _reading(format_name, mapping, timezone, year)
     lines = rows = rejects = other = 0
     with tempfile.TemporaryDirectory(prefix="tokenworks-") as folder:
         warehouse = Warehouse(Path(folder))
-        sources = find_sources([file])
+        sources = distinct(find_sources([file]))
         for source in sources:
             landing = land(source, warehouse, reading)
             if landing.problem:
                 if not landing.format and len(sources) == 1:
-                    raise UnknownFormatError(landing.problem)
-                _stderr.print(escape(_line(f"{landing.path}: {landing.problem}")), soft_wrap=True)
-            if not landing.id:
-                continue
-            parts = warehouse.landed / landing.id
-            for part in sorted(parts.glob("part-*.parquet")):
-                for row in pl.read_parquet(part).with_columns(source_file=pl.lit(source.name)).iter_rows(named=True):
-                    sys.stdout.write(json.dumps(_known(row), ensure_ascii=False, default=str) + "\n")
-            rejected = parts / "rejects.parquet"
-            if rejected.exists():
-                for line, reason in pl.read_parquet(rejected).select("source_line", "reason").iter_rows():
-                    _stderr.print(escape(_line(f"{source.name}:{line}: {reason}")), soft_wrap=True)
+                    raise landing.error()
+                _say(escape(_line(landing.problem)))
+            for part in warehouse.parts(landing.id) if landing.id else ():
+                frame = pl.read_parquet(part, glob=False).with_columns(source_file=pl.lit(source.name))
+                for row in frame.iter_rows(named=True):
+                    sys.stdout.write(json.dumps(_known(row), default=str) + "\n")
+            for part in warehouse.parts(landing.id, "rejects") if landing.id else ():
+                for line, reason in pl.read_parquet(part, glob=False)["source_line", "reason"].iter_rows():
+                    _say(escape(_line(f"{source.name}:{line}: {reason}")))
             lines, rows = lines + landing.lines, rows + landing.rows
             rejects, other = rejects + landing.rejects, other + landing.other_lines
-    _stderr.print(f"{lines:,} lines = {rows:,} rows + {rejects:,} rejects + {other:,} other")
+    sys.stdout.flush()
+    _say(f"{lines:,} lines = {rows:,} rows + {rejects:,} rejects + {other:,} other")
 
 
 def _known(row: dict[str, Any]) -> dict[str, Any]:
@@ -217,7 +269,9 @@ def formats() -> None:
 
 
 @app.command()
-def sniff(file: Annotated[str, typer.Argument(help="A log file, folder or archive.", show_default=False)]) -> None:
+def sniff(
+    file: Annotated[str, typer.Argument(help="A log file, folder or archive.", show_default=False)],
+) -> None:
     """Say what a file is, and why."""
     from parsers.detect import detect
     from parsers.errors import UnknownFormatError
@@ -234,7 +288,11 @@ def sniff(file: Annotated[str, typer.Argument(help="A log file, folder or archiv
             unknown += 1
             typer.echo(_line(str(error)))
         else:
-            typer.echo(_line(f"{source.name}: {found.format.name} ({found.format.title}), because it has {found.because}"))
+            typer.echo(
+                _line(
+                    f"{source.name}: {found.format.name} ({found.format.title}), because it has {found.because}"
+                )
+            )
     if unknown == len(sources):
         raise UnknownFormatError("no file is of a known format", where=file)
 
@@ -243,7 +301,9 @@ def sniff(file: Annotated[str, typer.Argument(help="A log file, folder or archiv
 def synth(
     out: Annotated[Path, typer.Option(help="Folder to write the example week into.", show_default=False)],
     days: Annotated[int, typer.Option(min=1, max=366, help="Days of traffic.")] = 7,
-    requests: Annotated[int | None, typer.Option(min=1, help="About how many requests; default: about 20,000.")] = None,
+    requests: Annotated[
+        int | None, typer.Option(min=1, help="About how many requests; default: about 20,000.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same bytes.")] = 7,
 ) -> None:
     """Write the example week: a small company's gateway log and GPU telemetry, and the truth that was planted."""

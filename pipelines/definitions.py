@@ -1,4 +1,5 @@
-"""Everything Dagster needs to know, put together explicitly. `dg dev` and `tokenworks audit` use the same assets.
+"""Everything Dagster needs to know, put together explicitly. `dg dev` and `tokenworks audit` use the same
+assets.
 
 Concept: https://docs.dagster.io/guides/build/projects-and-components
 """
@@ -13,10 +14,17 @@ from pipelines.costs.assets import ASSETS as COSTS
 from pipelines.demand.assets import ASSETS as DEMAND
 from pipelines.efficiency.assets import ASSETS as EFFICIENCY
 from pipelines.ingest.assets import ingest_assets
+from pipelines.quality import blocking_failures, forget_outcomes
 from pipelines.reporting.assets import ASSETS as REPORT
-from pipelines.quality import failed_rules
 from pipelines.resources import SiteFromEnvironment
-from pipelines.schedules import FIRST_DAY, RANGE_END, RANGE_START, daily_schedule, new_files_sensor, weekly_audit
+from pipelines.schedules import (
+    FIRST_DAY,
+    RANGE_END,
+    RANGE_START,
+    daily_schedule,
+    new_files_sensor,
+    weekly_audit,
+)
 from pipelines.site import Site
 from pipelines.sizing.assets import ASSETS as SIZING
 from pipelines.waste.assets import ASSETS as WASTE
@@ -45,9 +53,8 @@ def build_defs() -> dg.Definitions:
 def run_in_process(site: Site, days: tuple[date, date] | None) -> None:
     """Run the assets once for a site, in this process, without a stored history.
 
-    Args:
-        site: what to work on.
-        days: first and last UTC day of the facts to build, and everything after them; None = land the files only.
+    Args: site: what to work on. days: first and last UTC day of the facts to build, and everything after
+    them; None = land the files only.
 
     Raises:
         CheckFailedError: a blocking check failed.
@@ -55,10 +62,12 @@ def run_in_process(site: Site, days: tuple[date, date] | None) -> None:
 
     """
     first, last = days or (date.fromisoformat(FIRST_DAY), date.fromisoformat(FIRST_DAY))
-    # A day counts as a partition once it is over; logs of today, or of a clock that runs ahead, are audited too.
+    # A day is a partition once it is over; logs of today, or of a clock that runs ahead, are audited too.
     ahead = max(0, (last - datetime.now(tz=UTC).date()).days + 1)
     partitions = dg.DailyPartitionsDefinition(start_date=first.isoformat(), timezone="UTC", end_offset=ahead)
     landing = dg.AssetSelection.assets("landed_files")
+    # What an earlier run found must not be taken for this one's.
+    forget_outcomes(site.warehouse)
     with dg.DagsterInstance.ephemeral() as instance:
         try:
             dg.materialize(
@@ -70,7 +79,7 @@ def run_in_process(site: Site, days: tuple[date, date] | None) -> None:
                 run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
             )
         except dg.DagsterError as error:
-            failed = failed_rules(site.warehouse)
+            failed = blocking_failures(site.warehouse)
             if not failed:
                 raise
             raise CheckFailedError(

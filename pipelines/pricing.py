@@ -42,12 +42,14 @@ def price_cliffs(prices: pl.DataFrame) -> pl.DataFrame:
         "model",
         pl.col("context_tier_start").alias("cliff_tokens"),
         pl.col("usd_per_token").alias("input_usd_above"),
-    ).cast(dict(CLIFFS_SCHEMA))
+    ).cast(CLIFFS_SCHEMA)
 
 
 def context_lengths(requests: pl.LazyFrame) -> pl.DataFrame:
     """Context length of each model that the catalogue knows."""
-    found = ((name, model.context) for name in log_models(requests) if (model := find_model(name)) is not None)
+    found = (
+        (name, model.context) for name in log_models(requests) if (model := find_model(name)) is not None
+    )
     return pl.DataFrame([row for row in found if row[1]], schema=CONTEXTS_SCHEMA, orient="row")
 
 

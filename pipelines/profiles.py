@@ -1,7 +1,8 @@
 """Profiles: one row of counts per table, on which the rules of its suite are checked.
 
-Belongs here: counting, in Polars over any number of rows, what must not occur in a table. Does not belong here: which count is
-too high (`suites.py`), the contract's own rules (`Column.broken` in `parsers/records.py`).
+Belongs here: counting, in Polars over any number of rows, what must not occur in a table. Does not belong
+here: which count is too high (`suites.py`), the contract's own rules (`Column.broken` in
+`parsers/records.py`).
 
 The name of a column says what it counts, in words: it is what the user reads when a check fails.
 """
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from parsers.records import FILES, MONEY, REQUESTS
+from pipelines.costs.exact import to_pico
 from warehouse.tables import (
     COST_LINES,
     COVERAGE,
@@ -43,9 +45,11 @@ REQUEST_COUNTS = {
 }
 UNKNOWN_USAGE = "share of served rows without token counts"
 UNACCOUNTED = "lines that are neither row, reject nor other"
-REJECTED = "share of lines that were rejected"
+REJECTED, REJECTED_AT_MOST = "share of lines that were rejected", 0.01
 WHOLE_MULTIPLES_S = (1.0, 10.0, 60.0, 300.0, 3600.0)
-"""Windows of which each is a whole multiple of the one before: the highest rate can't grow from one to the next."""
+"""Windows of which each is a whole multiple of the one before: the highest rate can't grow from one to the
+next.
+"""
 _SLACK = 1e-9
 """Of sums of floats, relative."""
 
@@ -70,12 +74,11 @@ def facts(table: Table, warehouse: Warehouse) -> pl.DataFrame:
 
 def manifest(warehouse: Warehouse) -> pl.DataFrame:
     """Whether every line of every file is accounted for, and how many could not be read."""
-    lines, read, rejects = pl.col("lines").sum(), pl.col("rows").sum(), pl.col("rejects").sum()
+    rejected = pl.col("rejects").sum() / pl.col("lines").sum()
     apart = (pl.col("lines") - pl.col("rows") - pl.col("rejects") - pl.col("other_lines")).abs().sum()
     return warehouse.read(FILES).select(
         apart.alias(UNACCOUNTED),
-        (rejects / lines).fill_nan(0).fill_null(0).alias(REJECTED),
-        (read == 0).cast(pl.Int64).alias("manifests without a single row"),
+        rejected.fill_nan(0).alias(REJECTED),
     )
 
 
@@ -83,7 +86,7 @@ USAGE_SUMS = {
     "requests": pl.len().cast(pl.Int64),
     "input tokens": pl.col("input_tokens").sum(),
     "output tokens": pl.col("output_tokens").sum(),
-    "picodollars of reported cost": (pl.col("cost_reported").sum().fill_null(0) * 10**12).cast(pl.Int128),
+    "picodollars of reported cost": to_pico(pl.col("cost_reported").sum()).fill_null(0),
 }
 
 
@@ -96,7 +99,7 @@ def usage(table: Table, warehouse: Warehouse) -> pl.DataFrame:
     """Sums of a usage mart against the facts: nothing may be lost or doubled between them."""
     in_facts = warehouse.scan(REQUESTS).select(**USAGE_SUMS).collect(engine="streaming").row(0)
     in_mart = warehouse.read(table).select(**{**USAGE_SUMS, "requests": pl.col("requests").sum()}).row(0)
-    apart = [abs(fact - total) for fact, total in zip(in_facts, in_mart, strict=True)]
+    apart = [float(abs(fact - total)) for fact, total in zip(in_facts, in_mart, strict=True)]
     return pl.DataFrame({lost(what, table): [count] for what, count in zip(USAGE_SUMS, apart, strict=True)})
 
 
@@ -133,7 +136,8 @@ def repetition(warehouse: Warehouse) -> pl.DataFrame:
     rules = {
         "scopes whose evidence levels do not add up to their calls": by_level != pl.col("requests"),
         "scopes with more tokens seen before than sent": pl.col("seen_before_tokens") > sent,
-        "scopes with more tokens missed than seen before": pl.col("missed_tokens") > pl.col("seen_before_tokens"),
+        "scopes with more tokens missed than seen before": pl.col("missed_tokens")
+        > pl.col("seen_before_tokens"),
     }
     return warehouse.read(REPETITION).select(_count(rule).alias(text) for text, rule in rules.items())
 
@@ -159,21 +163,20 @@ def costs(warehouse: Warehouse) -> pl.DataFrame:
         "unpriced lines with a cost": cost.is_not_null() & unpriced,
         "list-price lines where quantity x price is not the cost": (pl.col("basis") == "list_price") & off,
     }
-    parts = {
-        f"picodollars that the {by}s' sums miss of the total": [abs(_pico(lines) - _pico_of_groups(lines, by))]
+    sums = {
+        f"picodollars that the {by}s' sums miss of the total": abs(_pico(lines) - _pico_of_groups(lines, by))
         for by in ("team", "model")
     }
     stated = warehouse.scan(REQUESTS).select(USAGE_SUMS["picodollars of reported cost"]).collect().item()
     beyond = max(0, _pico(lines.filter(pl.col("basis") == "reported")) - stated)
-    return lines.select(_count(rule).alias(text) for text, rule in rules.items()).with_columns(
-        **{name: pl.Series(values) for name, values in parts.items()},
-        **{"picodollars of reported cost beyond what the source states": pl.lit(beyond)},
-    )
+    sums["picodollars of reported cost beyond what the source states"] = beyond
+    counts = lines.select(_count(rule).alias(text) for text, rule in rules.items())
+    return counts.with_columns(pl.lit(float(amount)).alias(text) for text, amount in sums.items())
 
 
 def _pico(lines: pl.DataFrame) -> int:
     """Sum of costs in 1e-12 USD; unpriced lines count nothing."""
-    return int(lines.select((pl.col("cost_usd").sum().fill_null(0) * 10**12).cast(pl.Int128)).item())
+    return int(lines.select(to_pico(pl.col("cost_usd").sum()).fill_null(0)).item())
 
 
 def _pico_of_groups(lines: pl.DataFrame, by: str) -> int:

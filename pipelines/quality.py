@@ -1,7 +1,7 @@
 """What a reader must know of the data: checks that ran, what was dropped, what is unknown.
 
-Belongs here: the rows of DATA_QUALITY. Does not belong here: the checks themselves (`suites.py`), their running
-(`checks.py`).
+Belongs here: the rows of DATA_QUALITY. Does not belong here: the checks themselves (`suites.py`), their
+running (`checks.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import polars as pl
 from parsers.records import FILES, REQUESTS
 from pipelines.costs.compare import price_disagreement
 from pipelines.ingest.duplicates import DroppedDoubles
+from pipelines.ingest.span import audited_span
 from pipelines.pricing import prices_of
+from pipelines.profiles import REJECTED, REJECTED_AT_MOST, UNACCOUNTED
 from pipelines.suites import Outcome
 from warehouse.store import replacing
 from warehouse.tables import COST_LINES, COVERAGE, DATA_QUALITY
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
     from warehouse.store import Warehouse
 
 _SEVERITY = {"critical": "error", "warning": "warning"}
+_SUFFIX = ".checks.json"
+_PRICES_DIFFER_RATIO = 0.01
+_TOLD_WITH_FIGURES = frozenset(f"{FILES.name}: {rule}" for rule in (UNACCOUNTED, REJECTED))
+"""Rules whose figures `_files` states whole."""
 
 
 def remember_outcomes(warehouse: Warehouse, table: str, outcomes: Sequence[Outcome]) -> None:
@@ -37,49 +43,58 @@ def remember_outcomes(warehouse: Warehouse, table: str, outcomes: Sequence[Outco
 
 
 def _outcomes_file(warehouse: Warehouse, table: str) -> Path:
-    return warehouse.marts_folder / f"{table}.checks.json"
+    return warehouse.marts_folder / f"{table}{_SUFFIX}"
 
 
 def data_quality(site: Site) -> pl.DataFrame:
     """Rows of DATA_QUALITY: failed checks first, then what the reader must know."""
-    rows = [*_checks(site.warehouse), *_files(site), *_unknowns(site), *_money(site)]
+    rows = [*_checks(site.warehouse), *_files(site), *_strays(site), *_unknowns(site), *_money(site)]
     frame = pl.DataFrame(rows, schema=DATA_QUALITY.schema, orient="row")
     return frame.sort("passed", "severity", maintain_order=True)
 
 
-def _row(check: str, severity: str, passed: bool, detail: str) -> dict[str, Any]:  # noqa: FBT001 - a row's value
+def _row(check: str, severity: str, passed: bool, detail: str) -> dict[str, Any]:
     return {"check": check, "severity": severity, "passed": passed, "detail": detail}
 
 
-def failed_rules(warehouse: Warehouse) -> list[str]:
-    """The critical rules that did not hold, each with what was found."""
+def blocking_failures(warehouse: Warehouse) -> list[str]:
+    """The rules that stopped a run, each with what was found."""
     return [
         f"{item.check} ({item.detail})"
         for _, outcomes in _all_outcomes(warehouse)
         for item in outcomes
-        if not item.passed and item.severity == "critical"
+        if item.blocks
     ]
 
 
+def forget_outcomes(warehouse: Warehouse) -> None:
+    """Remove what became of the suites in an earlier run."""
+    for path in warehouse.marts_folder.glob(f"*{_SUFFIX}"):
+        path.unlink()
+
+
 def _all_outcomes(warehouse: Warehouse) -> Iterator[tuple[str, list[Outcome]]]:
-    for path in sorted(warehouse.marts_folder.glob("*.checks.json")):
+    for path in sorted(warehouse.marts_folder.glob(f"*{_SUFFIX}")):
         outcomes = [Outcome(**item) for item in json.loads(path.read_text(encoding="utf-8"))]
-        yield path.name.removesuffix(".checks.json"), outcomes
+        yield path.name.removesuffix(_SUFFIX), outcomes
 
 
 def _checks(warehouse: Warehouse) -> Iterator[dict[str, Any]]:
     """Every failed rule by itself; the passed ones of a table as one line."""
     for table, outcomes in _all_outcomes(warehouse):
         for item in outcomes:
-            if not item.passed:
+            if not item.passed and item.check not in _TOLD_WITH_FIGURES:
                 yield _row(item.check, _SEVERITY[item.severity], passed=False, detail=item.detail)
         passed = sum(item.passed for item in outcomes)
-        yield _row(f"{table}: rules of the contract", "error", passed == len(outcomes), f"{passed} of {len(outcomes)} hold")
+        severity = "error" if any(item.blocks for item in outcomes) else "warning"
+        yield _row(f"{table}: rules", severity, passed == len(outcomes), f"{passed} of {len(outcomes)} hold")
 
 
 def _files(site: Site) -> Iterator[dict[str, Any]]:
     files = site.warehouse.read(FILES)
-    lines, rows, rejects, other = (int(files[name].sum()) for name in ("lines", "rows", "rejects", "other_lines"))
+    lines, rows, rejects, other = (
+        int(files[name].sum()) for name in ("lines", "rows", "rejects", "other_lines")
+    )
     yield _row(
         "every line is accounted for",
         "error",
@@ -87,7 +102,12 @@ def _files(site: Site) -> Iterator[dict[str, Any]]:
         f"{lines:,} lines = {rows:,} rows + {rejects:,} rejects + {other:,} other",
     )
     share = rejects / lines if lines else 0.0
-    yield _row("rejected lines", "warning", share <= 0.01, f"{rejects:,} of {lines:,} lines ({share:.2%}) could not be read")
+    yield _row(
+        "rejected lines",
+        "warning",
+        share <= REJECTED_AT_MOST,
+        f"{rejects:,} of {lines:,} lines ({share:.2%}) could not be read",
+    )
     unread = files.filter(pl.col("problem").is_not_null())
     shown = "; ".join(unread["problem"].head(5).to_list())
     yield _row(
@@ -99,10 +119,22 @@ def _files(site: Site) -> Iterator[dict[str, Any]]:
     copies = files.filter(pl.col("copy_of").is_not_null()).height
     doubles = int(DroppedDoubles(site.warehouse).by_format()["rows"].sum())
     yield _row(
-        "doubles", "info", passed=True, detail=f"{copies:,} copies of files left out, {doubles:,} rows seen twice dropped"
+        "doubles",
+        "info",
+        passed=True,
+        detail=f"{copies:,} copies of files left out, {doubles:,} rows seen twice dropped",
     )
     gaps = site.warehouse.read(COVERAGE).filter("is_gap").height
-    yield _row("gaps in the data", "warning", gaps == 0, f"{gaps} stretches of the window have no data and should")
+    yield _row(
+        "gaps in the data", "warning", gaps == 0, f"{gaps} stretches of the window have no data and should"
+    )
+
+
+def _strays(site: Site) -> Iterator[dict[str, Any]]:
+    """Rows so far from the bulk that their clock is in doubt; a site that keeps history has no one span."""
+    span = None if site.keeps_history else audited_span(site.chosen(), site.warehouse.window)
+    told = span.told() if span else ""
+    yield _row("rows lie close together in time", "warning", not told, told or "no row lies far from the bulk")
 
 
 def _unknowns(site: Site) -> Iterator[dict[str, Any]]:
@@ -122,21 +154,40 @@ def _unknowns(site: Site) -> Iterator[dict[str, Any]]:
         yield _row(f"served calls with known {name}", "info", have == total, f"{have:,} of {total:,}")
     flags = site.warehouse.scan(REQUESTS).select(pl.col("flags").explode().drop_nulls()).collect()["flags"]
     for flag, count in flags.value_counts(sort=True).iter_rows():
-        yield _row(f"flag {flag}", "info", passed=False, detail=f"{count:,} rows were repaired, assumed or look wrong so")
+        yield _row(
+            f"flag {flag}",
+            "info",
+            passed=False,
+            detail=f"{count:,} rows were repaired, assumed or look wrong so",
+        )
 
 
 def _money(site: Site) -> Iterator[dict[str, Any]]:
     lines = site.warehouse.read(COST_LINES)
-    unpriced = int(lines.filter(pl.col("basis") == "unpriced").group_by("meter").agg(pl.col("requests").sum())["requests"].sum())
-    yield _row("calls with a price", "warning", unpriced == 0, f"{unpriced:,} calls have no known price and are in no total")
+    unpriced = int(
+        lines.filter(pl.col("basis") == "unpriced")
+        .group_by("meter")
+        .agg(pl.col("requests").sum())["requests"]
+        .sum()
+    )
+    yield _row(
+        "calls with a price",
+        "warning",
+        unpriced == 0,
+        f"{unpriced:,} calls have no known price and are in no total",
+    )
     requests = site.warehouse.scan(REQUESTS)
     apart = price_disagreement(requests, prices_of(requests)).filter(
-        pl.col("reported_to_list_ratio").is_not_null() & ((pl.col("reported_to_list_ratio") - 1).abs() > 0.01)
+        pl.col("reported_to_list_ratio").is_not_null()
+        & ((pl.col("reported_to_list_ratio") - 1).abs() > _PRICES_DIFFER_RATIO)
     )
-    shown = "; ".join(f"{row['model']}: x{row['reported_to_list_ratio']:.3g}" for row in apart.head(5).to_dicts())
+    shown = "; ".join(
+        f"{row['model']}: x{row['reported_to_list_ratio']:.3g}" for row in apart.head(5).to_dicts()
+    )
     yield _row(
         "reported costs agree with list prices",
         "warning",
         apart.is_empty(),
-        f"{apart.height} models differ by more than 1 %" + (f" ({shown})" if shown else ""),
+        f"{apart.height} models differ by more than {_PRICES_DIFFER_RATIO:.0%}"
+        + (f" ({shown})" if shown else ""),
     )

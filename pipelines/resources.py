@@ -13,7 +13,7 @@ from parsers.records import Table
 from pipelines.site import Site, SiteSettings
 
 
-class SiteFromEnvironment(dg.ConfigurableResource):
+class SiteFromEnvironment(dg.ConfigurableResource[Site]):
     """The site as TOKENWORKS_* variables describe it, seen through the days that ended yesterday."""
 
     def create_resource(self, context: dg.InitResourceContext) -> Site:  # noqa: ARG002 - Dagster's signature
@@ -37,6 +37,6 @@ def table_metadata(table: Table) -> dict[str, object]:
     return {"dagster/table_name": table.name, "dagster/column_schema": dg.TableSchema(columns=columns)}
 
 
-def materialized(frame: pl.DataFrame) -> dg.MaterializeResult:
+def materialized(frame: pl.DataFrame) -> dg.MaterializeResult[None]:
     """The result of an asset that wrote one frame."""
-    return dg.MaterializeResult(metadata={"dagster/row_count": frame.height})
+    return dg.MaterializeResult[None](metadata={"dagster/row_count": frame.height})

@@ -1,7 +1,7 @@
 """What one run works on: the data folder, the sources, how to read them, the fleet, the window.
 
-Belongs here: `Site`, and its settings from the environment for the scheduled pipeline. Does not belong here: Dagster
-(`resources.py`), the command line (`cli.py`).
+Belongs here: `Site`, and its settings from the environment for the scheduled pipeline. Does not belong here:
+Dagster (`resources.py`), the command line (`cli.py`).
 """
 
 from __future__ import annotations
@@ -9,18 +9,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
+from pydantic import PositiveInt
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from parsers.errors import SiteConfigError
+from parsers.errors import NothingToAuditError, SiteConfigError
+from parsers.sources import Source, find_sources
 from pipelines.fleet import Fleet, load_fleet
 from pipelines.ingest.facts import Chosen, choose
 from pipelines.ingest.land import Landing, Reading
 from warehouse.store import Warehouse, replacing
 
 Window = tuple[datetime, datetime]
+LONGEST_WINDOW = timedelta(days=3660)
+"""An audit counts in days and hours; a window of ten years is a slip of the pen."""
 
 
 def _ignore(_: Landing) -> None:
@@ -38,8 +42,26 @@ class Site:
     reading: Reading = field(default_factory=Reading)
     fleet_path: str | None = None
     title: str = ""
+    keeps_history: bool = False
+    """Whether the facts of a day outlive the files they were made from."""
     on_file: Callable[[Landing], None] = _ignore
     """Told each file as it is landed."""
+
+    def found(self) -> list[Source]:
+        """The files below the sources, without those of the data folder itself (it may lie among the logs).
+
+        Raises:
+            NothingToAuditError: there is none.
+            UnreadableSourceError: a path that was given does not exist.
+
+        """
+        found = [source for source in find_sources(self.sources) if not self.warehouse.owns(source.path)]
+        if not found:
+            where = ", ".join(self.sources)
+            raise NothingToAuditError(
+                "no logs, only results of earlier runs", where=where, remedy="Give log files."
+            )
+        return found
 
     def remember(self, landings: list[Landing]) -> None:
         """Keep which files the facts are made of."""
@@ -76,7 +98,7 @@ class SiteSettings(BaseSettings):
     """Folder that the gateway and the meters write to."""
     fleet: Path | None = None
     """fleet.toml."""
-    window_days: int = 7
+    window_days: PositiveInt = 7
     """Days, ended with yesterday, that marts and the weekly report cover."""
 
     def site(self) -> Site:
@@ -91,12 +113,15 @@ class SiteSettings(BaseSettings):
             sources=(str(self.logs),),
             fleet=load_fleet(self.fleet) if self.fleet else Fleet.default(),
             report_folder=self.home / "reports",
+            keeps_history=True,
             fleet_path=str(self.fleet) if self.fleet else None,
         )
 
 
 def parse_window(text: str) -> Window:
-    """Read START..END (ISO dates or instants, UTC unless a zone is given; an END that is a date is the end of that day).
+    """Read START..END: ISO dates or instants, UTC unless a zone is given.
+
+    An END that is a date is the end of that day.
 
     Raises:
         SiteConfigError: the text is no window.
@@ -105,17 +130,31 @@ def parse_window(text: str) -> Window:
     start, separator, end = text.partition("..")
     try:
         first, last = _instant(start), _instant(end)
-    except ValueError as error:
+        if _is_date(end):
+            last += timedelta(days=1)
+    except (ValueError, OverflowError) as error:
         raise SiteConfigError(
             f"{text} is no window", where="--window", remedy="Write it like 2026-11-16..2026-11-22."
         ) from error
-    if len(end.strip()) == len("2026-11-22"):
-        last += timedelta(days=1)
     if not separator or first >= last:
         raise SiteConfigError(f"{text} ends before it begins", where="--window", remedy="Give START..END.")
+    if last - first > LONGEST_WINDOW:
+        raise SiteConfigError(
+            f"{text} is longer than {LONGEST_WINDOW.days:,} days",
+            where="--window",
+            remedy="Give a shorter one.",
+        )
     return first, last
 
 
 def _instant(text: str) -> datetime:
     value = datetime.fromisoformat(text.strip())
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _is_date(text: str) -> bool:
+    try:
+        date.fromisoformat(text.strip())
+    except ValueError:
+        return False
+    return True

@@ -1,11 +1,12 @@
 """What must hold of the tables, as data, and its validation with Great Expectations.
 
-Belongs here: the rules (from the contract where it has them, by hand where the domain does), and one `validate`. Does not
-belong here: the counts that they are checked on (`profiles.py`), Dagster (`checks.py`), what a reader is told (`quality.py`).
+Belongs here: the rules (from the contract where it has them, by hand where the domain does), and one
+`validate`. Does not belong here: the counts that they are checked on (`profiles.py`), Dagster (`checks.py`),
+what a reader is told (`quality.py`).
 
-Great Expectations has no engine for DuckDB, and its pandas engine would hold a whole week in memory: so it sees a
-profile, one row of counts. Its import takes many seconds, so it happens inside `validate`. Why it is so:
-docs/decisions/0004-checks-on-profiles.md.
+Great Expectations has no engine for DuckDB, and its pandas engine would hold a whole week in memory: so it
+sees a profile, one row of counts. Its import takes many seconds, so it happens inside `validate`. Why it is
+so: docs/decisions/0004-checks-on-profiles.md.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ Severity = Literal["critical", "warning"]
 
 @dataclass(frozen=True)
 class Rule:
-    """A column of a profile whose value lies between two bounds. A critical one stops what depends on the table."""
+    """A column of a profile whose value lies between two bounds.
+
+    A critical one stops what depends on the table.
+    """
 
     column: str
     low: float
@@ -59,7 +63,10 @@ class Suite:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one rule. `raised` says that it could not be evaluated: that is a failure, of whatever severity."""
+    """What became of one rule.
+
+    `raised` says that it could not be evaluated: that is a failure, of whatever severity.
+    """
 
     check: str
     severity: Severity
@@ -96,10 +103,7 @@ SUITES = (
     *(_of_facts(table) for table in RECORD_TABLES),
     Suite(
         FILES,
-        (
-            *_none_of(profiles.UNACCOUNTED, "manifests without a single row"),
-            Rule(profiles.REJECTED, 0, 0.01, "warning"),
-        ),
+        (*_none_of(profiles.UNACCOUNTED), Rule(profiles.REJECTED, 0, profiles.REJECTED_AT_MOST, "warning")),
         profiles.manifest,
     ),
     _of_usage(USAGE_DAILY),
@@ -127,7 +131,7 @@ SUITES = (
         EFFICIENCY_HOURLY,
         (
             *_none_of("hours with more busy time than time"),
-            # Above 1 the fleet file names less hardware than the calls ran on, or the times are assumed: said, not fatal.
+            # Above 1 the fleet file names less hardware than there is, or the times are assumed: a warning.
             Rule("hours with an MFU over busy time above 1", 0, 0, "warning"),
             Rule("hours with an MBU over busy time above 1", 0, 0, "warning"),
         ),
@@ -165,7 +169,9 @@ def validate(profile: pl.DataFrame, suite: Suite) -> list[Outcome]:
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False}
     asset = context.data_sources.add_pandas(suite.table.name).add_dataframe_asset(suite.table.name)
-    batch = asset.add_batch_definition_whole_dataframe("profile").get_batch({"dataframe": profile.to_pandas()})
+    batch = asset.add_batch_definition_whole_dataframe("profile").get_batch(
+        {"dataframe": profile.to_pandas()}
+    )
     expectations: list[Any] = [
         gxe.ExpectColumnValuesToBeBetween(
             column=rule.column, min_value=rule.low, max_value=rule.high, severity=rule.severity
@@ -181,8 +187,7 @@ def _outcome(rule: Rule, result: Any, profile: pl.DataFrame, suite: Suite) -> Ou
     value = profile[rule.column][0] if rule.column in profile.columns and profile.height else None
     # Great Expectations takes an expectation over nothing but nulls for met.
     raised = value is None or any(_raised(result.exception_info or {}))
-    number = isinstance(value, int | float)
-    found = "what can't be evaluated" if raised else f"{value:,}" if number else str(value)
+    found = "what can't be evaluated" if raised else f"{value:,}" if isinstance(value, int) else f"{value:g}"
     wanted = f"{rule.low:g}" if rule.low == rule.high else f"{rule.low:g} to {rule.high:g}"
     return Outcome(
         f"{suite.table.name}: {rule.column}",
@@ -194,7 +199,9 @@ def _outcome(rule: Rule, result: Any, profile: pl.DataFrame, suite: Suite) -> Ou
 
 
 def _raised(info: dict[str, Any]) -> Iterator[bool]:
-    """Whether something was raised: the record of one expectation is flat, or nested by the metric that raised."""
+    """Whether something was raised: the record of one expectation is flat, or nested by the metric that
+    raised.
+    """
     yield bool(info.get("raised_exception"))
     for inner in info.values():
         if isinstance(inner, dict):

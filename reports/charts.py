@@ -195,23 +195,28 @@ def quantity_axis(field: str, title: str, form: str = "~s") -> Any:
     return alt.Y(f"{field}:Q", title=title, axis=value_axis(form))
 
 
-def bars(rows: Rows, title: str, form: str = "~s", height: int | None = None) -> tuple[Spec, int]:
+def bars(rows: Rows, title: str, form: str = "~s", *, name_px: int = 150) -> tuple[Spec, int]:
     """Horizontal bars with direct labels.
 
     Args:
         rows: `name`, `value`, `label` (the value in words), `colour` (one of the page's), in the order shown.
         title: title of the value axis, with unit.
         form: number format of the axis.
-        height: height in pixels; 22 per bar if not given.
+        name_px: room for the names, in pixels.
+
+    Returns:
+        The specification, and the height it takes in pixels.
 
     """
     import altair as alt
 
     names = [row["name"] for row in rows]
-    size = height or max(60, 24 * len(names) + 10)
+    size = max(60, 24 * len(names) + 10)
     highest = max((row["value"] for row in rows), default=0) or 1
     base = over("bars").encode(
-        y=alt.Y("name:N", title=None, sort=names, axis=alt.Axis(ticks=False, domain=False, labelLimit=150)),
+        y=alt.Y(
+            "name:N", title=None, sort=names, axis=alt.Axis(ticks=False, domain=False, labelLimit=name_px)
+        ),
         x=alt.X(
             "value:Q",
             title=title,

@@ -8,7 +8,7 @@ get it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
@@ -16,8 +16,8 @@ from typing import Any, Literal
 from reports import strings
 from reports.decision_grounds import Statement, confidence, reasons, risks
 from reports.document_figures import covered_s, monthly_usd, share
-from reports.hardware_action import Verdict, hardware_action
-from reports.numbers import duration, money
+from reports.hardware_action import HardwareAction, Verdict, hardware_action
+from reports.numbers import duration, money, printable
 
 MATERIAL_SAVING = Decimal("0.05")
 """Waste comes first where removing it saves this share of the money: below that the estimates can't tell."""
@@ -29,12 +29,13 @@ Money = Decimal | None
 
 @dataclass(frozen=True, slots=True)
 class MoneyChange:
-    """USD per month now, after, and if the waste stays; None is unknown. `basis`: where `now` comes from."""
+    """USD per month now, after, and if the waste stays; None is unknown. `left_out`: pools in no sum."""
 
     now: Money
     after: Money
     unfixed: Money
     basis: str
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +57,10 @@ def decision(document: Mapping[str, Any]) -> Decision:
     fix = what_to_fix(document)
     action = hardware_action(document, "waste_removed" if fix else "as_is")
     change = _money_change(document, with_fix=fix is not None)
-    level, why = confidence(document, chosen=action.chosen)
+    level, why = confidence(document, action)
     return Decision(
         verdict="fix" if fix else action.verdict,
-        headline=_headline(fix, action.phrase, action.missing, nothing_bought=action.verdict == "keep"),
+        headline=_headline(fix, action),
         money=change,
         money_line=_money_line(document, change),
         reasons=reasons(document),
@@ -87,42 +88,67 @@ def what_to_fix(document: Mapping[str, Any]) -> str | None:
     if dearest is None:
         return None
     of_cost = share(dearest["usd"], document["costs"]["total"])
-    sizing = document["sizing"]
-    stays, removed = (_usd(sizing[name]["choice"]) for name in ("as_is", "waste_removed"))
-    saved = share(stays - removed, stays) if stays is not None and removed is not None else None
+    stays, removed = (_by_pool(document, name, "is_choice") for name in ("as_is", "waste_removed"))
+    both = sorted(set(stays) & set(removed))
+    before = sum((stays[pool] for pool in both), Decimal(0))
+    saved = share(before - sum((removed[pool] for pool in both), Decimal(0)), before)
     if any(part is not None and part >= MATERIAL_SAVING for part in (of_cost, saved)):
         return strings.FIXES.get(dearest["kind"], strings.FIX_OTHERWISE)
     return None
 
 
-def _headline(fix: str | None, phrase: str | None, missing: str, *, nothing_bought: bool) -> str:
-    words = strings.DECISION
+def _headline(fix: str | None, action: HardwareAction) -> str:
+    words, phrase = strings.DECISION, action.phrase
     if phrase is None:
         template = words["fix_only"] if fix else words["undecided"]
-        return template.format(what=fix, missing=missing)
+        return template.format(what=fix, missing=action.missing)
     if fix:
         text = words["fix_then"].format(what=fix, action=phrase)
     else:
         text = words["act"].format(action=phrase[0].upper() + phrase[1:])
-    return text + (words["no_purchase"] if nothing_bought else "")
+    return text + (words["no_purchase"] if action.verdict == "keep" else "") + action.undecided_words
 
 
-def _usd(option: Mapping[str, Any] | None) -> Money:
-    value = None if option is None else option["usd_per_month"]
-    return None if value is None else Decimal(value)
+def _by_pool(document: Mapping[str, Any], scenario: str, key: str) -> dict[str, Decimal]:
+    """USD per month of the options that are marked (`is_today`, `is_choice`), by pool, where it is known."""
+    options = document["sizing"][scenario]["options"]
+    return {
+        option["pool"]: Decimal(option["usd_per_month"])
+        for option in options
+        if option[key] and option["usd_per_month"] is not None
+    }
 
 
 def _money_change(document: Mapping[str, Any], *, with_fix: bool) -> MoneyChange:
-    """Now: today's fleet, else the window's cost scaled to a month. After: the choice."""
-    sizing = document["sizing"]
-    now, basis = _usd(sizing["as_is"]["today"]), strings.MONEY["basis_fleet"]
-    if now is None:
+    """Now: what runs today, else the window's cost scaled to a month. After: the choice.
+
+    Both over the pools that know both. Where no pool knows what it costs today, the choice of all pools
+    stands against the window's cost.
+    """
+    stays = _by_pool(document, "as_is", "is_choice")
+    removed = _by_pool(document, "waste_removed", "is_choice")
+    after = removed if with_fix and removed else stays
+    unfixed = stays if after is removed else None
+    today = _by_pool(document, "as_is", "is_today")
+    compared = sorted(set(today) & set(after) & set(stays))
+    left = {option["pool"] for option in document["sizing"]["as_is"]["options"]} - set(compared)
+    if compared:
+        now, basis = _sum(today, compared), strings.MONEY["basis_fleet"]
+    else:
         now = monthly_usd(document)
         basis = strings.MONEY["basis_extrapolated"].format(length=duration(covered_s(document)))
-    stays = _usd(sizing["as_is"]["choice"])
-    removed = _usd(sizing["waste_removed"]["choice"])
-    after = removed if with_fix and removed is not None else stays
-    return MoneyChange(now, after, stays if with_fix and removed is not None else None, basis)
+        compared = [] if left - set(after) else sorted(after)
+    return MoneyChange(
+        now,
+        _sum(after, compared),
+        None if unfixed is None else _sum(unfixed, compared),
+        basis,
+        tuple(sorted(left)) if now is not None and compared and today else (),
+    )
+
+
+def _sum(amounts: Mapping[str, Decimal], pools: Sequence[str]) -> Money:
+    return sum((amounts[pool] for pool in pools), Decimal(0)) if pools else None
 
 
 def _money_line(document: Mapping[str, Any], change: MoneyChange) -> str:
@@ -132,12 +158,18 @@ def _money_line(document: Mapping[str, Any], change: MoneyChange) -> str:
     if change.now is not None and change.after is not None:
         if change.basis != words["basis_fleet"]:
             now = words["how"].format(now=now, basis=change.basis)
-        if change.now == change.after and change.unfixed in {None, change.now}:
-            return words["same"].format(now=now)
-        return words["now_after"].format(now=now, after=after, unfixed=unfixed)
+        key = "same" if change.now == change.after and change.unfixed in {None, change.now} else "now_after"
+        return words[key].format(now=now, after=after, unfixed=unfixed) + _left_out(change.left_out)
     if change.after is not None:
         return words["after_only"].format(missing=words["no_price"], after=after, unfixed=unfixed)
     return _line_without_after(document, change)
+
+
+def _left_out(pools: Sequence[str]) -> str:
+    words = strings.MONEY
+    if len(pools) == 1:
+        return words["left_out"].format(pools=printable(pools[0], 40))
+    return words["left_out_many"].format(count=len(pools)) if pools else ""
 
 
 def _line_without_after(document: Mapping[str, Any], change: MoneyChange) -> str:

@@ -26,8 +26,10 @@ from reports.document_figures import (
     slo_ms,
     window_s,
 )
+from reports.hardware_action import HardwareAction
 from reports.numbers import (
     duration,
+    latency,
     money,
     parse_instant,
     percent,
@@ -42,6 +44,9 @@ WEEK_TOLERANCE = 0.98
 """A week of logs rarely spans 168 hours to the minute."""
 ASSUMED_LIMIT = 0.10
 CACHE_UNKNOWN_LIMIT = 0.20
+UNPRICED_LIMIT = 0.05
+IDLE_LIMIT = 0.25
+"""Above this share of the cost, idle hardware is a reason of its own."""
 EXACT_EVIDENCE_LIMIT = 0.5
 SHOWN_RISKS = 4
 _PEAK_WINDOWS = (60.0, 300.0, 3600.0)
@@ -59,7 +64,8 @@ class Statement:
 def reasons(document: Document) -> tuple[Statement, ...]:
     """Three reasons: waste, demand, and efficiency (or money, where there is no efficiency to speak of)."""
     third = _efficiency(document)
-    if not document["efficiency"] and document["costs"]["total"] is not None:
+    idle = share(document["costs"]["idle"], document["costs"]["total"])
+    if idle is not None and (idle > IDLE_LIMIT or not document["efficiency"]):
         third = _money(document)
     return (_waste(document), _demand(document), third)
 
@@ -130,6 +136,12 @@ def _efficiency(document: Document) -> Statement:
 
 def _money(document: Document) -> Statement:
     words, costs = strings.REASON, document["costs"]
+    idle = share(costs["idle"], costs["total"])
+    if idle is not None and idle > IDLE_LIMIT:
+        text = words["money_idle"].format(
+            share=percent(idle), idle=money(costs["idle"]), total=money(costs["total"])
+        )
+        return Statement(text, "money")
     if costs["total"] is not None:
         part = percent(share(costs["unattributed"], costs["total"]))
         return Statement(words["money_total"].format(total=money(costs["total"]), unattributed=part), "money")
@@ -178,7 +190,7 @@ def _option_risks(document: Document) -> list[Statement]:
         out.append(Statement(words["headroom"].format(growth=percent(1 / max(loads) - 1)), "sensitivity"))
     highs = [option["ttft_ms"]["high"] for option in options if option["ttft_ms"]["high"] is not None]
     if limit is not None and highs and max(highs) > limit:
-        text = words["slo_interval"].format(high=short(max(highs), "ms"), limit=short(limit, "ms"))
+        text = words["slo_interval"].format(high=latency(max(highs)), limit=latency(limit))
         out.append(Statement(text, "options"))
     if any(option["replicas"] == 1 for option in options):
         out.append(Statement(words["spare_none"], "options"))
@@ -190,8 +202,9 @@ def _minor_risks(document: Document) -> list[Statement]:
     unpriced = document["costs"]["unpriced_requests"]
     if unpriced:
         out.append(Statement(words["unpriced"].format(count=short(unpriced)), "money"))
+    bound = "cache_unknown" if document["costs"]["total"] is None else "cache_unknown_cost"
     for key, column in (
-        ("cache_unknown", "requests_cache_unknown"),
+        (bound, "requests_cache_unknown"),
         ("usage_missing", "requests_usage_missing"),
     ):
         part = share(tokens[column], served(document))
@@ -212,12 +225,14 @@ def assumed_ratio(document: Document) -> float | None:
     return None if highest is None else highest["assumed_ratio"]
 
 
-def confidence(document: Document, *, chosen: bool) -> tuple[Literal["high", "medium", "low"], str]:
+def confidence(document: Document, action: HardwareAction) -> tuple[Literal["high", "medium", "low"], str]:
     """Add up the points against the decision (the page's method lists them) and say what they are for."""
     words = strings.CONFIDENCE
     against = [*_coverage_points(document), *_evidence_points(document)]
-    if not chosen:
+    if action.phrase is None:
         against.append((3, words["no_choice"]))
+    elif action.undecided:
+        against.append((1, words["some_choice"].format(count=action.undecided, pools=action.pools)))
     levels = {
         option["confidence"] for option in document["sizing"]["as_is"]["options"] if option["is_choice"]
     } & {"medium", "low"}
@@ -258,6 +273,6 @@ def _evidence_points(document: Document) -> list[tuple[int, str]]:
     if unknown is not None and unknown > CACHE_UNKNOWN_LIMIT:
         out.append((1, words["cache_unknown"].format(share=percent(unknown))))
     unpriced = document["costs"]["unpriced_requests"]
-    if unpriced:
+    if (share(unpriced, served(document)) or 0.0) > UNPRICED_LIMIT:
         out.append((1, words["unpriced"].format(count=short(unpriced))))
     return out

@@ -213,7 +213,8 @@ DEFINITIONS = (
         "exact evidence for "
         "less than half of the input (1), times assumed for more than 10 % (1), the choice's own figures "
         "medium (1) or "
-        "low (2), cache reads unknown for more than 20 % (1), calls without a price (1), no choice (3), a"
+        "low (2), cache reads unknown for more than 20 % (1), more than 5 % of calls without a "
+        "price (1), no choice (3) or not for every pool (1), a"
         " blocking "
         "check failed (3). 0 = high, 1 or 2 = medium, more = low.",
     ),

@@ -121,7 +121,7 @@ def _week(document: Document, inputs: AuditInputs, hourly: pl.DataFrame) -> Char
     fill = alt.Color(
         "rate:Q",
         title="tok/s",
-        scale=alt.Scale(type="quantize", range=list(HEAT), domainMin=0),
+        scale=alt.Scale(type="quantize", range=list(HEAT), domain=[0, top["rate"] or 1]),
         legend=alt.Legend(format=".2~s", orient="bottom", direction="horizontal", titleOrient="top"),
     )
     cell = over("cells").mark_rect(stroke="var(--page)", strokeWidth=1)

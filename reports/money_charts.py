@@ -89,7 +89,8 @@ def _by_model(document: Document) -> Chart | None:
     if not models:
         return None
     rows = _shown([(model_name(name), usd) for name, usd in models], GREY)
-    rows[0]["colour"] = ACCENT
+    for row, (name, _) in zip(rows, models[:SHOWN_BARS], strict=False):
+        row["colour"] = WARN if name.startswith("pool:") else ACCENT if row is rows[0] else GREY
     spec, height = bars(rows, LABEL["money"])
     name, usd = model_name(models[0][0]), models[0][1]
     return Chart(
@@ -162,7 +163,9 @@ def _change(decision: Decision) -> Chart | None:
     spec, height = bars([_bar(LABEL[name], usd, colour) for name, usd, colour in parts], LABEL["month"])
     return Chart(
         id="money_change",
-        title=CHART["change"].format(now=money(change.now), after=money(change.after)),
+        title=CHART["change" if change.now != change.after else "change_none"].format(
+            now=money(change.now), after=money(change.after)
+        ),
         spec=spec,
         twin=Twin(
             ((LABEL["state"], "text"), (LABEL["month"], "money")),

@@ -65,6 +65,14 @@ def short(value: Number | None, unit: str = "") -> str:
     return f"{text}{letter}{f' {unit}' if unit else ''}"
 
 
+def latency(milliseconds: Number | None) -> str:
+    """A latency in three digits: `571 ms`, `10.5 s`."""
+    known = _known(milliseconds)
+    if known is not None and known >= 1000:  # noqa: PLR2004
+        return f"{_plain(_significant(known / 1000))} s"
+    return short(milliseconds, "ms")
+
+
 def exact(value: Number | None, unit: str = "") -> str:
     """Every digit, thousands apart: `1,240,311`; floats to 9 significant digits."""
     known = _known(value)

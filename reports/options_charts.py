@@ -34,13 +34,28 @@ from reports.numbers import exact, money, percent, printable
 from reports.strings import CHART, LABEL
 
 SHOWN_OPTIONS = 12
+SHOWN_POINTS = 25
 Option = Mapping[str, Any]
 
 
 def options_charts(document: Document) -> dict[str, Chart | None]:
     """Charts of the options of the load as it is; None where no option has the figures."""
-    options = document["sizing"]["as_is"]["options"]
-    return {"options_scatter": _scatter(document, options), "options_cost": _monthly(options)}
+    pool, options = _dearest_pool(document["sizing"]["as_is"]["options"])
+    return {"options_scatter": _scatter(document, options, pool), "options_cost": _monthly(options, pool)}
+
+
+def _dearest_pool(options: Sequence[Option]) -> tuple[str, list[Option]]:
+    """The pool that the charts show: one with hardware if there is any, and of those the dearest."""
+
+    def weight(option: Option) -> tuple[bool, bool, float]:
+        marked = option["is_today"] or option["is_choice"]
+        return option["accelerator"] is not None, marked, float(option["usd_per_month"] or 0)
+
+    if not options:
+        return "", []
+    decisive = [option for option in options if option["is_today"] or option["is_choice"]] or list(options)
+    pool = max(decisive, key=weight)["pool"]
+    return pool, [option for option in options if option["pool"] == pool]
 
 
 def full_name(option: Option, pools: int) -> str:
@@ -55,8 +70,15 @@ def _names(options: Sequence[Option]) -> list[str]:
     return [full_name(option, pools) for option in options]
 
 
-def _scatter(document: Document, options: Sequence[Option]) -> Chart | None:
-    known = [o for o in options if o["usd_per_mtok"] is not None and o["ttft_ms"]["p95"] is not None]
+def _scatter(document: Document, options: Sequence[Option], pool: str) -> Chart | None:
+    known = [
+        o
+        for o in options
+        if o["usd_per_mtok"] is not None
+        and float(o["usd_per_mtok"]) > 0
+        and o["ttft_ms"]["p95"]
+        and (o["rank"] <= SHOWN_POINTS or o["is_today"] or o["is_choice"])
+    ]
     if not known:
         return None
     import altair as alt
@@ -79,7 +101,10 @@ def _scatter(document: Document, options: Sequence[Option]) -> Chart | None:
     ]
     limit = slo_ms(document, "ttft_p95_ms")
     across = alt.X(
-        "usd:Q", title=LABEL["mtok"], scale=alt.Scale(zero=False), axis=alt.Axis(grid=False, tickCount=6)
+        "usd:Q",
+        title=LABEL["mtok"],
+        scale=alt.Scale(type="log", nice=False, padding=40),
+        axis=value_axis(grid=False),
     )
     bounds = [row[key] for row in rows for key in ("low", "high")] + ([] if limit is None else [limit])
     scale = alt.Scale(type="log", domain=[min(bounds) * 0.8, max(bounds) * 1.25], nice=False)
@@ -122,7 +147,7 @@ def _scatter(document: Document, options: Sequence[Option]) -> Chart | None:
             ],
         ),
         definition="option-cost",
-        note=CHART["scatter_note"],
+        note=CHART["scatter_note"].format(pool=printable(pool, 40), count=len(known)),
         height=360,
     )
 
@@ -136,7 +161,7 @@ def _per_mtok(option: Option) -> float:
     return float(option["usd_per_mtok"])
 
 
-def _monthly(options: Sequence[Option]) -> Chart | None:
+def _monthly(options: Sequence[Option], pool: str) -> Chart | None:
     known = [option for option in options if option["usd_per_month"] is not None]
     if not known:
         return None
@@ -154,7 +179,7 @@ def _monthly(options: Sequence[Option]) -> Chart | None:
         }
         for name, option in zip(names, shown, strict=True)
     ]
-    spec, height = bars(rows, LABEL["month"])
+    spec, height = bars(rows, LABEL["month"], name_px=200)
     return Chart(
         id="options_cost",
         title=CHART["cost_none"]
@@ -169,7 +194,7 @@ def _monthly(options: Sequence[Option]) -> Chart | None:
             ],
         ),
         definition="option-cost",
-        note=CHART["cost_note"],
+        note=CHART["cost_note"].format(pool=printable(pool, 40)),
         height=height,
     )
 

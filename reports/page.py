@@ -52,6 +52,7 @@ from reports.sensitivity import sensitivity_charts
 from reports.waste_charts import waste_charts
 
 SHOWN_FINDINGS = 50
+SHOWN_BASES = 40
 _FIRST_SCREEN = (("demand_week", "demand_series"), ("money_change",))
 """Charts of the first screen: of each group the first that can be drawn."""
 _JSON_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
@@ -81,11 +82,14 @@ def render(document: Mapping[str, Any], inputs: AuditInputs, decision: Decision)
 
     """
     with ThreadPoolExecutor(max_workers=1) as pool:
-        # The scripts are bundled outside of Python: meanwhile the charts are built.
-        libraries = pool.submit(_libraries)
+        # The scripts are bundled outside of Python: meanwhile Altair is imported and the charts are built.
+        bundled = pool.submit(_libraries, _newest_vega_lite())
         charts = _charts(document, inputs, decision)
         page = _environment().get_template("page.html.j2")
-        scripts = (libraries.result(), Markup(_asset("page.js")))  # noqa: S704 - both are the project's own files
+        libraries = bundled.result()
+    if _vega_lite_of_altair() != _newest_vega_lite():
+        libraries = _libraries(_vega_lite_of_altair())
+    scripts = (libraries, Markup(_asset("page.js")))  # noqa: S704 - the project's own file
     found = {name: chart for name, chart in charts.items() if chart is not None}
     first = [next((name for name in group if name in found), group[0]) for group in _FIRST_SCREEN]
     return page.render(
@@ -96,7 +100,8 @@ def render(document: Mapping[str, Any], inputs: AuditInputs, decision: Decision)
         first_absent=[strings.ABSENT[name] for name in first if name not in found],
         tables=_tables(document, inputs),
         prefix_figures=tables.prefix_figures(document),
-        option_reasons=tables.option_reasons(document),
+        reasons_marked=tables.option_reasons(document, marked=True),
+        reasons_others=tables.option_reasons(document, marked=False),
         findings=document["findings"][:SHOWN_FINDINGS],
         findings_left=max(0, len(document["findings"]) - SHOWN_FINDINGS),
         definitions=DEFINITIONS,
@@ -159,7 +164,7 @@ def _bases(document: Mapping[str, Any]) -> list[str]:
     """How estimates were made, in the stages' own words, each once."""
     said = [row["basis"] for row in document["peaks"]]
     said += [basis for entry in document["efficiency"] for basis in entry["basis"]]
-    return [printable(basis, 400) for basis in dict.fromkeys(said)]
+    return [printable(basis, 400) for basis in dict.fromkeys(said)][:SHOWN_BASES]
 
 
 @functools.cache
@@ -217,13 +222,25 @@ def _asset(name: str) -> str:
     return (resources.files("reports") / "templates" / name).read_text("utf-8")
 
 
-@functools.cache
-def _libraries() -> Markup:
-    """Vega, Vega-Lite and vega-embed as one script, from the package that carries them."""
-    import altair as alt
+def _newest_vega_lite() -> str:
+    """Newest version (major.minor) of Vega-Lite that the package with the scripts carries."""
     import vl_convert
 
-    version = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
+    return max(vl_convert.get_vegalite_versions(), key=lambda text: [int(part) for part in text.split(".")])
+
+
+def _vega_lite_of_altair() -> str:
+    """Version (major.minor) of Vega-Lite that Altair writes specifications for."""
+    import altair as alt
+
+    return ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
+
+
+@functools.cache
+def _libraries(version: str) -> Markup:
+    """Vega, Vega-Lite (of a version) and vega-embed as one script, from the package that carries them."""
+    import vl_convert
+
     bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version)
     # Nothing in it may end the block it stands in.
     return Markup(bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--"))  # noqa: S704 - not from logs

@@ -25,9 +25,11 @@ DECISION = MappingProxyType(
         "rent": "rent {option}{where}",
         "rent_more": "rent {count} more {accelerator}{where}",
         "api": "move to an API{where}",
-        "nothing": "leave {pool} as it is until this is known: {reason}",
         "for_pool": " for {pool}",
         "more_pools": "see the options for {count} more pools",
+        "keep_apis": "keep the API for {count} models",
+        "pools_undecided": " {count} pools can't be judged: the options say why.",
+        "pool_undecided": " {pool} can't be judged: {reason}.",
         "missing_requests": "Hardware can't be sized: the logs hold no requests. Add gateway or access logs.",
         "missing_fleet": (
             "Hardware can't be sized: no fleet.toml says what runs today. State the pools and pass --fleet."
@@ -36,6 +38,7 @@ DECISION = MappingProxyType(
             "Hardware can't be sized: no option could be worked out from this demand. The options say why."
         ),
         "missing_choice": "No option can be recommended: {reason}.",
+        "no_choice_prefix": "No choice: ",
         "missing_choice_reason": "none is known to meet the SLO at a known price",
     }
 )
@@ -54,6 +57,8 @@ MONEY = MappingProxyType(
         "now_after": "Now {now}; {after} a month after the change{unfixed}.",
         "how": "{now} ({basis})",
         "unfixed": " ({unfixed} if the waste stays)",
+        "left_out": " Without {pools}: no known cost.",
+        "left_out_many": " {count} pools without a known cost are left out.",
         "now_only": "Now {now}; after the change: unknown, {missing}.",
         "same": "Now {now}, and the same after: nothing changes.",
         "after_only": "Now: unknown, {missing}; after the change {after} a month{unfixed}.",
@@ -100,6 +105,7 @@ REASON = MappingProxyType(
         "efficiency_unknown": "MFU and energy are unknown: no demand on the pools of fleet.toml was found.",
         "money_total": "The window cost {total}; {unattributed} of it has no team.",
         "money_unpriced": "Cost is unknown: {count} calls have no price. Add prices, or costs to the log.",
+        "money_idle": "{share} of the window's cost ({idle} of {total}) is hardware with no call in flight.",
         "money_none": "Cost is unknown: no call that costs money was read.",
     }
 )
@@ -111,7 +117,8 @@ RISK = MappingProxyType(
         "short": "The logs span {length}: a week's peak may be higher. Audit a whole week.",
         "assumed": "The times of {share} of the calls were assumed.",
         "unpriced": "{count} calls have no price and are in no sum.",
-        "cache_unknown": "Cache reads are unknown for {share} of the calls: cost is an upper bound there.",
+        "cache_unknown": "Cache reads are unknown for {share} of the calls. Log cached tokens.",
+        "cache_unknown_cost": "Cache reads are unknown for {share} of the calls: their cost is a bound.",
         "usage_missing": "Token counts are missing for {share} of the calls.",
         "headroom": "Growth of the peak above {growth} exceeds what the choice carries.",
         "spare_none": "The choice runs as one replica: nothing carries the load while it is down.",
@@ -133,6 +140,7 @@ CONFIDENCE = MappingProxyType(
         "assumed": "times assumed for {share} of the calls",
         "choice": "the recommended hardware's figures are of {level} confidence",
         "no_choice": "no option could be recommended",
+        "some_choice": "{count} of {pools} pools without a recommendation",
         "checks": "{count} blocking checks failed",
         "unpriced": "{count} calls without a price",
         "cache_unknown": "cache reads unknown for {share} of the calls",
@@ -206,7 +214,7 @@ ABSENT = MappingProxyType(
 ESTIMATE = MappingProxyType(
     {
         "modelled_power": "estimate: power is modelled, not measured",
-        "option": "estimate: step-time model; the method says on what it rests",
+        "option": "estimate: step-time model; the reasons say on what it rests",
         "bound": "estimate: upper bound from sessions and counts alone",
         "sampled": "estimate: from a sample of blocks",
         "assumed": "estimate: times of {share} of the calls were assumed",
@@ -263,13 +271,17 @@ CHART = MappingProxyType(
         "model": "{name} costs the most: {usd}, {share} of the window",
         "day": "The dearest day is {day}: {usd}",
         "change": "Now {now} a month, {after} after",
+        "change_none": "{now} a month, now and after",
         "change_note": "Estimates; the sections on money and options say what they rest on.",
         "scatter": "{name} is the cheapest per token that is known to meet the SLO",
         "scatter_none": "No option is known to meet the SLO at a known price",
-        "scatter_note": "Whiskers: interval of the estimated p95 TTFT. Dashed: the SLO.",
+        "scatter_note": (
+            "The {count} best options for {pool} and what runs today. Whiskers: interval of the estimated "
+            "p95 TTFT. Dashed: the SLO."
+        ),
         "cost": "{name} is recommended at {usd} a month",
         "cost_none": "No option is recommended",
-        "cost_note": "The twelve best by rank and what runs today, as the load is.",
+        "cost_note": "The twelve best by rank for {pool} and what runs today, as the load is.",
         "coverage": "{share} of the window has data",
         "coverage_whole": "The whole window has data",
         "lines": "{share} of the lines that were read became requests or samples",
@@ -450,10 +462,11 @@ PAGE = MappingProxyType(
         "busy": "busy",
         "kw": "kW at the wall",
         "load": "peak load",
-        "ttft": "TTFT p95, ms",
-        "tpot": "TPOT p95, ms",
+        "ttft": "TTFT p95",
+        "tpot": "TPOT p95",
         "slo": "meets SLO",
-        "reasons": "Reasons, option by option",
+        "reasons": "Reasons: recommended, and what runs today",
+        "reasons_others": "Reasons, other options",
         "nobody": "no team",
         "nobody_idle": "no team, idle hardware included",
         "lever": "what changes",

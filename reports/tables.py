@@ -18,6 +18,7 @@ from reports.numbers import (
     duration,
     exact,
     instant,
+    latency,
     money,
     money_exact,
     percent,
@@ -261,7 +262,7 @@ def who_table(document: Document, who: Literal["team", "model"]) -> Table:
         )
         rows.append(
             [
-                text(model_name(name) if who == "model" else name),
+                text(_who(document, name, who)),
                 *figures,
                 usd(costs[name]) if name in costs else Cell(UNKNOWN),
             ]
@@ -296,11 +297,11 @@ def options_table(document: Document, scenario: Literal["as_is", "waste_removed"
                 Cell(f"{name} ({marks})" if marks else name),
                 usd(option["usd_per_month"], "option-cost"),
                 usd(option["usd_per_mtok"], "option-cost"),
+                Cell(yes_no(option["meets_slo"]) or UNKNOWN, definition="slo"),
                 count(option["power_kw"], "option-cost", estimate=mark),
                 share_of(option["peak_utilisation"], "utilisation", mark),
                 _interval(option["ttft_ms"], mark),
                 _interval(option["tpot_ms"], mark),
-                Cell(yes_no(option["meets_slo"]) or UNKNOWN, definition="slo"),
             ]
         )
     heads = ("kw", "load", "ttft", "tpot")
@@ -311,19 +312,23 @@ def options_table(document: Document, scenario: Literal["as_is", "waste_removed"
         ("option", "text"),
         ("USD/month", "number"),
         ("USD/Mtok", "number"),
+        (PAGE["slo"], "number"),
         *numbers,
-        (PAGE["slo"], "text"),
         limit=200,
     )
     return Table(table.title, table.columns, table.rows, len(options) - len(table.rows))
 
 
-def option_reasons(document: Document) -> list[tuple[str, list[str]]]:
-    """Why each option of the load as it is was taken or not, the recommended ones and today's first."""
+def option_reasons(document: Document, *, marked: bool) -> list[tuple[str, list[str]]]:
+    """Reasons of the options of the load as it is: of the recommended ones and today's, or of the others."""
     options = document["sizing"]["as_is"]["options"]
     pools = len({option["pool"] for option in options})
-    shown = [o for o in options if o["rank"] <= SHOWN_OPTIONS or o["is_today"] or o["is_choice"]]
-    shown.sort(key=lambda option: (not option["is_choice"], not option["is_today"]))
+    shown = [
+        option
+        for option in options
+        if (option["is_today"] or option["is_choice"]) == marked
+        and (marked or option["rank"] <= SHOWN_OPTIONS)
+    ]
     return [
         (full_name(option, pools), [printable(reason, 400) for reason in option["reasons"]])
         for option in shown
@@ -331,11 +336,19 @@ def option_reasons(document: Document) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _interval(latency: Mapping[str, float | None], mark: str) -> Cell:
-    if latency["p95"] is None:
+def _interval(figures: Mapping[str, float | None], mark: str) -> Cell:
+    if figures["p95"] is None:
         return Cell(UNKNOWN, definition="latency")
-    shown = f"{short(latency['p95'])} ({short(latency['low'])} .. {short(latency['high'])})"
-    return Cell(shown, exact(latency["p95"], "ms"), "latency", mark)
+    low, high, expected = (latency(figures[key]) for key in ("low", "high", "p95"))
+    told = exact(figures["p95"], "ms")
+    if figures["low"] == figures["high"]:
+        # No interval: it was observed.
+        return Cell(expected, told, "latency")
+    unit = expected.rpartition(" ")[2]
+    if unit == low.rpartition(" ")[2] == high.rpartition(" ")[2]:
+        bare = [part.removesuffix(f" {unit}") for part in (expected, low, high)]
+        return Cell(f"{bare[0]} ({bare[1]} .. {bare[2]}) {unit}", told, "latency", mark)
+    return Cell(f"{expected} ({low} .. {high})", told, "latency", mark)
 
 
 def flips_table(document: Document) -> Table:

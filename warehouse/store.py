@@ -4,28 +4,36 @@ Belongs here: paths, whole-file replacement, a DuckDB connection over the tables
 here: how a table is computed.
 
     <home>/key                                 secret of the prompt hashes
-    <home>/landed/<id>/part-*.parquet          parsed content of one file, immutable; manifest.json is written last
+    <home>/landed/<id>/part-*.parquet          parsed content of one file, immutable; rejects-*.parquet beside it,
+                                               manifest.json is written last
     <home>/facts/<table>/day=<day>/<table>.parquet
     <home>/facts/files.parquet, rejects.parquet
     <home>/marts/<mart>.parquet                the marts being built
     <home>/marts.duckdb                        the marts as published, swapped in whole
+    <home>/landings.json                       the files that the facts are made of
+    <home>/lock                                held by the one process that writes
+    <home>/work-*, spill                       scratch of the running process
+
+A run may be killed at any moment. What it leaves never counts: it lies under a scratch name, and `alone` clears it away.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import shutil
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import duckdb
 import polars as pl
 
-from parsers.errors import TokenworksError
+from parsers.errors import SiteConfigError, TokenworksError
 from parsers.records import FACT_TABLES, RECORD_TABLES, REQUESTS, Table
 from warehouse.tables import MARTS
 
@@ -36,6 +44,11 @@ if TYPE_CHECKING:
 
 MEMORY_LIMIT = "1400MB"
 FLAT_FACTS = tuple(table for table in FACT_TABLES if table not in RECORD_TABLES)
+WORK_PREFIX = "work-"
+REPORT_FILES = ("audit.html", "audit.json")
+_OWN = ("key", "lock", "landed", "facts", "marts", "marts.duckdb", "landings.json", "spill")
+_SCRATCH = re.compile(r"\..+\.[0-9a-f]{32}")
+"""Names that `replacing` and landing write to before they rename."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +73,68 @@ class Warehouse:
         """Folder of landed files."""
         return self.home / "landed"
 
+    def parts(self, identity: str, what: str = "part") -> list[Path]:
+        """Files of a landing: its rows (`part`) or its rejected lines (`rejects`), in the order of the source."""
+        return sorted((self.landed / identity).glob(f"{what}-*.parquet"))
+
     @property
     def published(self) -> Path:
         """The DuckDB file with the published marts."""
         return (self.marts or self.home) / "marts.duckdb"
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the folder for one process, and clear away what dead ones left.
+
+        The lock goes with the process, however that ends.
+
+        Raises:
+            TokenworksError: another process works on the folder.
+            SiteConfigError: it is no folder that can be written.
+
+        """
+        with _open_lock(self.home) as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.seek(0)
+                holder = lock.read().strip() or "unknown"
+                raise TokenworksError(
+                    f"another run (process {holder}) is working on this folder",
+                    where=str(self.home),
+                    remedy="Wait until it ends, or give another --out.",
+                ) from None
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
+            self._clear()
+            yield
+
+    def _clear(self) -> None:
+        """Remove scratch files. Only for the holder of the lock: then nobody is writing them."""
+        flat = {self.home, self.landed, self.marts_folder, self.marts_folder.parent}
+        hidden = [
+            *(self.home / "facts").rglob(".*"),
+            *(path for folder in flat for path in folder.glob(".*")),
+        ]
+        scratch = [path for path in hidden if _SCRATCH.fullmatch(path.name)]
+        for path in [*scratch, *self.home.glob(f"{WORK_PREFIX}*"), self.home / "spill"]:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+    def owns(self, path: Path) -> bool:
+        """Whether a path is part of the data folder or a report in it, and so no log to be read."""
+        try:
+            first = path.resolve().relative_to(self.home.resolve()).parts[0]
+        except (ValueError, IndexError):
+            return False
+        return (
+            first in (*_OWN, *REPORT_FILES)
+            or first.startswith(WORK_PREFIX)
+            or bool(_SCRATCH.fullmatch(first))
+        )
 
     def day_file(self, table: Table, day: date) -> Path:
         """Where the facts of one table and UTC day lie."""
@@ -101,6 +172,10 @@ class Warehouse:
             self.on_write(table.name)
         return conformed
 
+    def clear_marts(self) -> None:
+        """Remove the marts of the run before: what this run has not built yet is empty, not old. Published ones stay."""
+        shutil.rmtree(self.marts_folder, ignore_errors=True)
+
     def keep(self, name: str, frame: pl.DataFrame) -> None:
         """Keep a stage's intermediate frame beside the marts, for a later stage of the same run."""
         with replacing(self.marts_folder / f"{name}.frame") as path:
@@ -108,7 +183,7 @@ class Warehouse:
 
     def recall(self, name: str) -> pl.DataFrame:
         """The frame that `keep` kept."""
-        return pl.read_parquet(self.marts_folder / f"{name}.frame")
+        return pl.read_parquet(self.marts_folder / f"{name}.frame", glob=False)
 
     @property
     def marts_folder(self) -> Path:
@@ -118,14 +193,14 @@ class Warehouse:
     def read(self, table: Table) -> pl.DataFrame:
         """A mart or flat fact, as last written; empty if it never was."""
         path = self._file(table)
-        return table.conform(pl.read_parquet(path)) if path.exists() else table.empty()
+        return table.conform(pl.read_parquet(path, glob=False)) if path.exists() else table.empty()
 
     def scan(self, table: Table) -> pl.LazyFrame:
         """The facts of a record table, lazily, in order of day and time."""
         paths = [self.day_file(table, day) for day in self.days(table)]
         if not paths:
             return table.empty().lazy()
-        frame = pl.scan_parquet(paths, hive_partitioning=False).select(table.names)
+        frame = pl.scan_parquet(paths, hive_partitioning=False, glob=False).select(table.names)
         if self.window is None:
             return frame
         start, end = self.window
@@ -137,14 +212,15 @@ class Warehouse:
         return self.marts_folder / f"{table.name}.parquet"
 
     @contextmanager
-    def connect(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """DuckDB in memory, with facts and marts as views under their own names; it spills into the home folder."""
+    def connect(self, *, views: bool = True) -> Iterator[duckdb.DuckDBPyConnection]:
+        """DuckDB in memory, that spills into the home folder; with `views`, facts and marts have their own names."""
         spill = self.home / "spill"
         with duckdb.connect() as connection:
             connection.execute(
-                f"SET TimeZone = 'UTC'; SET memory_limit = '{MEMORY_LIMIT}'; SET temp_directory = {sql_text(spill)}"
+                f"SET TimeZone = 'UTC'; SET memory_limit = '{MEMORY_LIMIT}'; "
+                f"SET temp_directory = {sql_text(spill)}"
             )
-            for table in (*FACT_TABLES, *MARTS):
+            for table in (*FACT_TABLES, *MARTS) if views else ():
                 self._view(connection, table)
             yield connection
         shutil.rmtree(spill, ignore_errors=True)
@@ -174,15 +250,27 @@ class Warehouse:
 
     def publish(self) -> Path:
         """Put all marts into one new DuckDB file and swap it in."""
-        with replacing(self.published) as path:
-            with duckdb.connect(str(path)) as connection:
-                connection.execute("SET TimeZone = 'UTC'")
-                for table in MARTS:
-                    connection.execute(table.ddl())
-                    part = self._file(table)
-                    if part.exists():
-                        connection.execute(f'INSERT INTO "{table.name}" BY NAME SELECT * FROM read_parquet({sql_text(part)})')
+        with replacing(self.published) as path, duckdb.connect(str(path)) as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            for table in MARTS:
+                connection.execute(table.ddl())
+                part = self._file(table)
+                if part.exists():
+                    connection.execute(
+                        f'INSERT INTO "{table.name}" BY NAME SELECT * FROM read_parquet({sql_text(part)})'
+                    )
         return self.published
+
+
+def _open_lock(home: Path) -> TextIO:
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        return (home / "lock").open("a+", encoding="ascii")
+    except OSError as error:
+        reason = "is no folder" if isinstance(error, FileExistsError | NotADirectoryError) else error.strerror
+        raise SiteConfigError(
+            f"can't be written ({reason})", where=str(home), remedy="Give a folder that can be written."
+        ) from error
 
 
 def instant_of(table: Table) -> str:
@@ -202,6 +290,6 @@ def replacing(path: Path) -> Iterator[Path]:
     fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         yield fresh
-        os.replace(fresh, path)
+        fresh.replace(path)
     finally:
         fresh.unlink(missing_ok=True)

@@ -13,8 +13,13 @@ from warehouse.tables import COST_LINES, EFFICIENCY_HOURLY
 GROUP = "costs"
 
 
-@dg.asset(group_name=GROUP, deps=[REQUESTS.name, EFFICIENCY_HOURLY.name], metadata=table_metadata(COST_LINES))
-def cost_lines(site: dg.ResourceParam[Site]) -> dg.MaterializeResult:
+@dg.asset(
+    group_name=GROUP,
+    deps=[REQUESTS.name, EFFICIENCY_HOURLY.name],
+    description=COST_LINES.description,
+    metadata=table_metadata(COST_LINES),
+)
+def cost_lines(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
     requests = site.warehouse.scan(REQUESTS)
     own = own_days(site.fleet, site.warehouse.read(EFFICIENCY_HOURLY))
     return materialized(site.warehouse.write_mart(COST_LINES, lines_of(requests, prices_of(requests), own)))

@@ -14,9 +14,10 @@ GROUP = "efficiency"
 @dg.asset(
     group_name=GROUP,
     deps=[REQUESTS.name, DEVICE_SAMPLES.name, COVERAGE.name],
+    description=EFFICIENCY_HOURLY.description,
     metadata=table_metadata(EFFICIENCY_HOURLY),
 )
-def efficiency_hourly(site: dg.ResourceParam[Site]) -> dg.MaterializeResult:
+def efficiency_hourly(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
     warehouse = site.warehouse
     frame = hourly(
         warehouse.scan(REQUESTS), warehouse.scan(DEVICE_SAMPLES), site.fleet, warehouse.read(COVERAGE)

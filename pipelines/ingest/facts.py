@@ -6,21 +6,25 @@ parsing (`land.py`), sums (`pipelines/demand/`).
 Doubles, in this order, each counted:
 1. A file with the content of another: the older one is read (by its time, then its name), the other is a copy.
 2. Rows of one format with one record_key: the first is kept (files by time and name, then lines).
-3. Rows of a gateway's second export (a format of lower priority) whose call and outcome are in the first: dropped.
+3. Rows without a record_key that an overlapping older file of the format has too, equal in all columns.
+4. Rows of a gateway's second export (a format of lower priority) whose call and outcome are in the first: dropped.
 
 Attempts: rows that share gateway and call_id, by start; each later one gets its number and `retry_of`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import polars as pl
 
+from parsers.readers import quoted
 from parsers.records import FILES, RECORD_TABLES, REJECTS, REQUESTS, Table
-from warehouse.store import replacing, sql_text
+from pipelines.ingest import linking
+from warehouse.store import instant_of, replacing, sql_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +36,10 @@ if TYPE_CHECKING:
 
 RETRY_SPAN = timedelta(hours=1)
 """Attempts of one call are looked for this far over midnight."""
+_LINKED = {
+    "attempt": "coalesce(a.attempt, CASE WHEN r.call_id IS NOT NULL THEN 1 END)",
+    "retry_of": "a.retry_of",
+}
 
 
 @dataclass(frozen=True)
@@ -46,31 +54,44 @@ class Chosen:
         """Those that fill a table."""
         return [landing for landing in self.landings if landing.target == table.name and landing.rows]
 
+    def rows_by_day(self, table: Table) -> dict[date, int]:
+        """Rows on each UTC day that has any, doubles included, in order of days."""
+        found: dict[date, int] = {}
+        for landing in self.of(table):
+            for text, rows in landing.days.items():
+                day = date.fromisoformat(text)
+                found[day] = found.get(day, 0) + rows
+        return dict(sorted(found.items()))
+
     def days(self, table: Table) -> list[date]:
         """The UTC days on which a table has rows."""
-        found: set[date] = set()
-        for landing in self.of(table):
-            assert landing.first_at is not None
-            assert landing.last_at is not None
-            day = datetime.fromisoformat(landing.first_at).astimezone(UTC).date()
-            last = datetime.fromisoformat(landing.last_at).astimezone(UTC).date()
-            while day <= last:
-                found.add(day)
-                day += timedelta(days=1)
-        return sorted(found)
+        return list(self.rows_by_day(table))
+
+    def any_within(self, window: tuple[datetime, datetime] | None, warehouse: Warehouse) -> bool:
+        """Whether any row of any table lies in [start, end)."""
+        for table in RECORD_TABLES:
+            parts = [part for item in self.of(table) for part in warehouse.parts(item.id)]
+            if not parts:
+                continue
+            at = pl.col(instant_of(table))
+            inside = pl.lit(value=True) if window is None else (at >= window[0]) & (at < window[1])
+            if pl.scan_parquet(parts, glob=False).select(inside.any()).collect().item():
+                return True
+        return False
 
 
 def choose(landings: Sequence[Landing]) -> Chosen:
     """Keep one landing per content: the oldest file, then the first by name."""
-    kept: dict[str, Landing] = {}
+    kept: dict[tuple[str, str | None], Landing] = {}
     copies: dict[str, str] = {}
     for landing in sorted(landings, key=lambda item: (item.modified_at, item.path)):
         if not landing.id:
             continue
-        if landing.id in kept:
-            copies[landing.path] = kept[landing.id].path
+        content = (landing.content_sha256, landing.format)
+        if content in kept:
+            copies[landing.path] = kept[content].path
         else:
-            kept[landing.id] = landing
+            kept[content] = landing
     return Chosen(tuple(kept.values()), copies)
 
 
@@ -107,9 +128,10 @@ def rejects(chosen: Chosen, warehouse: Warehouse) -> pl.DataFrame:
     """The REJECTS table: those of every landing that counts."""
     frames = [REJECTS.empty()]
     for landing in chosen.landings:
-        path = warehouse.landed / landing.id / "rejects.parquet"
-        if path.exists():
-            frames.append(pl.read_parquet(path).with_columns(source_file=pl.lit(landing.path)))
+        frames += [
+            pl.read_parquet(part, glob=False).with_columns(source_file=pl.lit(landing.path))
+            for part in warehouse.parts(landing.id, "rejects")
+        ]
     return pl.concat(frames).sort("source_file", "source_line")
 
 
@@ -121,18 +143,15 @@ def build_day(table: Table, day: date, chosen: Chosen, warehouse: Warehouse) -> 
 
     """
     start = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    end = start + timedelta(days=1)
-    parts = _parts(chosen.of(table), start, end)
+    parts = _parts(chosen.of(table), day)
     if not parts:
         warehouse.drop_day(table, day)
         return {}
-    with warehouse.connect() as connection:
-        _load_landings(connection, chosen)
-        if table is REQUESTS:
-            return _build_requests(connection, parts, start, end, warehouse, day)
-        window = f'"at" >= {_literal(start)} AND "at" < {_literal(end)}'
-        _copy(connection, f"SELECT * FROM ({_records(table, parts, warehouse)}) WHERE {window}", table, day, warehouse, '"at"')
-        return {}
+    with warehouse.connect(views=False) as connection:
+        build = _Build(connection, table, chosen, parts, start, warehouse)
+        build.find_doubles()
+        build.write(day)
+        return build.dropped()
 
 
 def drop_other_days(chosen: Chosen, warehouse: Warehouse) -> None:
@@ -144,31 +163,28 @@ def drop_other_days(chosen: Chosen, warehouse: Warehouse) -> None:
                 warehouse.drop_day(table, day)
 
 
-def _parts(landings: Sequence[Landing], start: datetime, end: datetime) -> list[Landing]:
-    def overlaps(landing: Landing) -> bool:
-        first, last = _parsed(landing.first_at), _parsed(landing.last_at)
-        return first is not None and last is not None and first < end + RETRY_SPAN and last >= start - RETRY_SPAN
+def drop_days_outside(first: date, last: date, warehouse: Warehouse) -> None:
+    """Remove facts of days before the first or after the last."""
+    for table in RECORD_TABLES:
+        for day in warehouse.days(table):
+            if not first <= day <= last:
+                warehouse.drop_day(table, day)
 
-    return [landing for landing in landings if overlaps(landing)]
+
+def _parts(landings: Sequence[Landing], day: date) -> list[Landing]:
+    """Landings with rows on a day or its neighbours, whose attempts may belong together."""
+    near = {(day + timedelta(days=step)).isoformat() for step in (-1, 0, 1)}
+    return [landing for landing in landings if not near.isdisjoint(landing.days)]
 
 
 def _literal(instant: datetime) -> str:
     return f"TIMESTAMPTZ '{instant.isoformat()}'"
 
 
-def _load_landings(connection: duckdb.DuckDBPyConnection, chosen: Chosen) -> None:
-    frame = pl.DataFrame(
-        [(item.id, item.path, item.priority, rank) for rank, item in enumerate(chosen.landings)],
-        schema={"id": pl.String, "path": pl.String, "priority": pl.Int64, "file_rank": pl.Int64},
-        orient="row",
-    )
-    connection.register("landing_frame", frame.to_arrow())
-    connection.execute("CREATE TEMP TABLE landings AS SELECT * FROM landing_frame")
-
-
 def _records(table: Table, landings: Sequence[Landing], warehouse: Warehouse) -> str:
     """SQL that gives the landed records with the path of the file, and what orders them."""
-    listed = ", ".join(sql_text(warehouse.landed / item.id / "part-*.parquet") for item in landings)
+    parts = [part for item in landings for part in warehouse.parts(item.id)]
+    listed = ", ".join(sql_text(part) for part in parts)
     names = ", ".join(f'r."{name}"' for name in table.names if name != "source_file")
     return (
         f"SELECT {names}, l.path AS source_file, l.priority AS priority, l.file_rank AS file_rank "
@@ -176,93 +192,89 @@ def _records(table: Table, landings: Sequence[Landing], warehouse: Warehouse) ->
     )
 
 
-def _copy(
-    connection: duckdb.DuckDBPyConnection, sql: str, table: Table, day: date, warehouse: Warehouse, instant: str
-) -> None:
-    names = ", ".join(f'CAST("{c.name}" AS {c.duckdb_type}) AS "{c.name}"' for c in table.columns)
-    with replacing(warehouse.day_file(table, day)) as path:
-        connection.execute(
-            f"COPY (SELECT {names} FROM ({sql}) ORDER BY {instant}, file_rank, source_line) "
-            f"TO {sql_text(path)} (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)"
+@dataclass(frozen=True)
+class _Build:
+    """One day of one table being built. Doubles and attempts are found on narrow columns, the wide rows read once."""
+
+    connection: duckdb.DuckDBPyConnection
+    table: Table
+    chosen: Chosen
+    parts: list[Landing]
+    start: datetime
+    warehouse: Warehouse
+
+    @property
+    def _at(self) -> str:
+        return quoted(instant_of(self.table))
+
+    def _within(self, column: str, margin: timedelta = timedelta(0)) -> str:
+        first, last = self.start - margin, self.start + timedelta(days=1) + margin
+        return f"{column} >= {_literal(first)} AND {column} < {_literal(last)}"
+
+    def find_doubles(self) -> None:
+        """Make the temporary tables `near`, `doubles` and `attempts`."""
+        ranks = pl.DataFrame(
+            [(item.id, item.path, item.priority, rank) for rank, item in enumerate(self.chosen.landings)],
+            schema={"id": pl.String, "path": pl.String, "priority": pl.Int64, "file_rank": pl.Int64},
+            orient="row",
+        )
+        self.connection.register("landing_frame", ranks.to_arrow())
+        self.connection.execute("CREATE TEMP TABLE landings AS SELECT * FROM landing_frame")
+        finds = [self._overlaps()]
+        if self.table is REQUESTS:
+            self._narrow_requests()
+            finds += [linking.SAME_RECORD, linking.SECOND_EXPORT]
+        listed = " UNION ".join(f"SELECT * FROM ({sql})" for sql in finds)
+        self.connection.execute(f"CREATE TEMP TABLE doubles AS {listed}")
+        if self.table is REQUESTS:
+            self.connection.execute(linking.ATTEMPTS)
+
+    def _narrow_requests(self) -> None:
+        self.connection.execute(
+            "CREATE TEMP TABLE near AS SELECT source_format, source_line, file_rank, priority, gateway, "
+            "CASE WHEN record_key IS NOT NULL THEN hash(source_format, record_key) END AS record, "
+            "CASE WHEN call_id IS NOT NULL THEN hash(gateway, call_id) END AS call, "
+            "CASE WHEN request_id IS NOT NULL THEN hash(gateway, request_id) END AS request, "
+            "request_id, status = 'error' AS failed, started_at AS \"at\" "
+            f"FROM ({_records(REQUESTS, self.parts, self.warehouse)}) WHERE {self._within('started_at', RETRY_SPAN)}"
         )
 
+    def _overlaps(self) -> str:
+        """Fill `keyless` from files that may overlap; the query that finds doubles in it."""
+        formats = Counter(item.format for item in self.parts if item.keyless_rows)
+        may_overlap = [item for item in self.parts if item.keyless_rows and formats[item.format] > 1]
+        if not may_overlap:
+            return linking.NOTHING
+        place = ("source_file", "source_line", "record_key")
+        content = ", ".join(quoted(name) for name in self.table.names if name not in place)
+        keyless = "record_key IS NULL AND " if self.table is REQUESTS else ""
+        self.connection.execute(
+            f'CREATE TEMP TABLE keyless AS SELECT source_format, file_rank, source_line, {self._at} AS "at", '
+            f"hash({content}) AS content FROM ({_records(self.table, may_overlap, self.warehouse)}) "
+            f"WHERE {keyless}{self._within(self._at, RETRY_SPAN)}"
+        )
+        return linking.OVERLAP
 
-def _build_requests(
-    connection: duckdb.DuckDBPyConnection,
-    landings: Sequence[Landing],
-    start: datetime,
-    end: datetime,
-    warehouse: Warehouse,
-    day: date,
-) -> dict[str, int]:
-    """Doubles and attempts are found on narrow columns; the wide rows are read once, at the end."""
-    records = _records(REQUESTS, landings, warehouse)
-    near = f"started_at >= {_literal(start - RETRY_SPAN)} AND started_at < {_literal(end + RETRY_SPAN)}"
-    connection.execute(
-        "CREATE TEMP TABLE near AS SELECT source_format, source_line, file_rank, priority, gateway, "
-        "CASE WHEN record_key IS NOT NULL THEN hash(source_format, record_key) END AS record, "
-        "CASE WHEN call_id IS NOT NULL THEN hash(gateway, call_id) END AS call, "
-        "CASE WHEN request_id IS NOT NULL THEN hash(gateway, request_id) END AS request, "
-        "request_id, status = 'error' AS failed, "
-        f"started_at FROM ({records}) WHERE {near}"
-    )
-    connection.execute(_DOUBLES)
-    connection.execute(_ATTEMPTS)
-    today = f"started_at >= {_literal(start)} AND started_at < {_literal(end)}"
-    plain = ", ".join(f'r."{name}"' for name in REQUESTS.names if name not in ("attempt", "retry_of"))
-    _copy(
-        connection,
-        f"SELECT {plain}, r.file_rank, coalesce(a.attempt, CASE WHEN r.call_id IS NOT NULL THEN 1 END) AS attempt, a.retry_of "
-        f"FROM ({records}) r LEFT JOIN attempts a USING (file_rank, source_line) "
-        f"ANTI JOIN doubles d USING (file_rank, source_line) WHERE {today}",
-        REQUESTS,
-        day,
-        warehouse,
-        "started_at",
-    )
-    dropped = connection.execute(
-        f"SELECT source_format, count(*) FROM doubles WHERE {today} GROUP BY source_format"
-    ).fetchall()
-    return {str(name): int(count) for name, count in dropped}
+    def write(self, day: date) -> None:
+        """Write the rows of the day that are no doubles, as one file."""
+        linked = _LINKED if self.table is REQUESTS else {}
+        names = ", ".join(
+            f"CAST({linked.get(c.name, f'r.{quoted(c.name)}')} AS {c.duckdb_type}) AS {quoted(c.name)}"
+            for c in self.table.columns
+        )
+        join = "LEFT JOIN attempts a USING (file_rank, source_line) " if linked else ""
+        records = _records(self.table, self.parts, self.warehouse)
+        with replacing(self.warehouse.day_file(self.table, day)) as path:
+            self.connection.execute(
+                f"COPY (SELECT {names} FROM ({records}) r {join}"
+                f"ANTI JOIN doubles d USING (file_rank, source_line) WHERE {self._within(f'r.{self._at}')} "
+                f"ORDER BY r.{self._at}, r.file_rank, r.source_line) "
+                f"TO {sql_text(path)} (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)"
+            )
 
-
-_DOUBLES = """
-CREATE TEMP TABLE doubles AS
-WITH repeated AS (
-    SELECT record FROM near WHERE record IS NOT NULL GROUP BY record HAVING count(*) > 1
-),
-same_record AS (
-    SELECT source_format, file_rank, source_line, started_at,
-           row_number() OVER (PARTITION BY record ORDER BY file_rank, source_line) AS place
-    FROM near WHERE record IN (SELECT record FROM repeated)
-),
-best AS (
-    SELECT gateway, min(priority) AS priority FROM near GROUP BY gateway HAVING min(priority) < max(priority)
-),
-first_export AS (
-    SELECT n.call, n.request, n.failed FROM near n JOIN best b ON n.gateway = b.gateway AND n.priority = b.priority
-),
-second_export AS (
-    SELECT n.source_format, n.file_rank, n.source_line, n.started_at
-    FROM near n JOIN best b ON n.gateway = b.gateway AND n.priority > b.priority
-    WHERE (n.call, n.failed) IN (SELECT (call, failed) FROM first_export WHERE call IS NOT NULL)
-       OR (n.request, n.failed) IN (SELECT (request, failed) FROM first_export WHERE request IS NOT NULL)
-)
-SELECT source_format, file_rank, source_line, started_at FROM same_record WHERE place > 1
-UNION
-SELECT source_format, file_rank, source_line, started_at FROM second_export
-"""
-
-_ATTEMPTS = """
-CREATE TEMP TABLE attempts AS
-WITH live AS (
-    SELECT n.* FROM near n ANTI JOIN doubles d USING (file_rank, source_line) WHERE call IS NOT NULL
-),
-several AS (
-    SELECT call FROM live GROUP BY call HAVING count(*) > 1
-)
-SELECT file_rank, source_line,
-       row_number() OVER (PARTITION BY call ORDER BY started_at, file_rank, source_line) AS attempt,
-       lag(request_id) OVER (PARTITION BY call ORDER BY started_at, file_rank, source_line) AS retry_of
-FROM live WHERE call IN (SELECT call FROM several)
-"""
+    def dropped(self) -> dict[str, int]:
+        """Rows of the day that were dropped as doubles, by format."""
+        found = self.connection.execute(
+            f"SELECT source_format, count(*) FROM doubles d WHERE {self._within('d.at')} GROUP BY source_format"
+        ).fetchall()
+        return {str(name): int(count) for name, count in found}

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import re
 import shutil
 import tempfile
 import uuid
-from dataclasses import asdict, dataclass, field
+from collections import Counter
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import polars as pl
+from typing import TYPE_CHECKING, Any, cast
 
 from parsers.detect import detect
 from parsers.errors import TokenworksError, UnknownFormatError, UnreadableSourceError
@@ -27,17 +26,20 @@ from parsers.format import Context
 from parsers.hashing import PromptHasher
 from parsers.parse import parse
 from parsers.prefetch import ahead
-from parsers.readers import MiscountError
+from parsers.readers import MiscountError, starts_array
 from parsers.records import REQUESTS
 from parsers.sources import Laid, Source, lay_down, read_head
+from warehouse.store import WORK_PREFIX, instant_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from parsers.format import Format
+    from parsers.parse import Parsed
+    from parsers.records import Table
     from warehouse.store import Warehouse
 
-LANDING_VERSION = "1"
+LANDING_VERSION = "2"
 """Raised when a parser's meaning changes, so that files are parsed again."""
 
 
@@ -77,6 +79,29 @@ class Landing:
     last_at: str | None
     ingested_at: str
     problem: str | None
+    days: Mapping[str, int] = field(default_factory=dict)
+    """Rows on each UTC day (ISO date) that has any."""
+    keyless_rows: int = 0
+    """Rows without a record_key: only their whole content says whether another file has them too."""
+    is_unknown: bool = False
+    """Whether the file was not read because its format is not known."""
+
+    def error(self) -> TokenworksError:
+        """The problem, as an error of its kind."""
+        kind = UnknownFormatError if self.is_unknown else UnreadableSourceError
+        return kind(self.problem or "no problem")
+
+
+def distinct(sources: Sequence[Source]) -> list[Source]:
+    """Each file once, however often and by whatever path it was given; the first name counts.
+
+    A name that is no text (a file system allows any bytes) is written with escapes: it is kept in tables and shown.
+    """
+    found: dict[tuple[Path, str | None], Source] = {}
+    for source in sources:
+        name = source.name.encode("utf-8", "backslashreplace").decode("utf-8")
+        found.setdefault((source.path.resolve(), source.member), replace(source, name=name))
+    return list(found.values())
 
 
 def land_all(
@@ -87,21 +112,29 @@ def land_all(
 ) -> list[Landing]:
     """Land every source. One that can't be read is in the result with its problem; the others go on."""
     landings = []
-    for source in sources:
+    for source in distinct(sources):
         landings.append(land(source, warehouse, reading))
         on_landed(landings[-1])
     return landings
 
 
+def forget_others(landings: Sequence[Landing], warehouse: Warehouse) -> None:
+    """Remove what landed from files that were replaced or are no longer given."""
+    kept = {landing.id for landing in landings}
+    for folder in warehouse.landed.iterdir() if warehouse.landed.is_dir() else ():
+        if folder.name not in kept:
+            shutil.rmtree(folder)
+
+
 def land(source: Source, warehouse: Warehouse, reading: Reading) -> Landing:
     """Land one source, or find that its content has landed before."""
     warehouse.landed.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=warehouse.home, prefix="work-") as folder:
+    with tempfile.TemporaryDirectory(dir=warehouse.home, prefix=WORK_PREFIX) as folder:
         work = Path(folder)
         try:
             head = read_head(source)
             because, fmt = _format(head, reading)
-            laid = lay_down(source, work)
+            laid = _plainly_named(lay_down(source, work), work)
             identity = _identity(laid, fmt, source, reading)
             known = warehouse.landed / identity / "manifest.json"
             if known.exists():
@@ -116,6 +149,20 @@ def land(source: Source, warehouse: Warehouse, reading: Reading) -> Landing:
             return _write(source, fmt, because, laid, identity, context, warehouse, work)
         except (UnknownFormatError, UnreadableSourceError) as error:
             return _unreadable(source, error)
+        except OSError:
+            if source.path.is_file():
+                raise
+            gone = UnreadableSourceError(
+                "it vanished while it was read", remedy="Give it again if it was moved"
+            )
+            return _unreadable(source, gone)
+
+
+def _plainly_named(laid: Laid, work: Path) -> Laid:
+    """The same file under a name that says nothing: DuckDB reads globs, a home folder and compression into names."""
+    link = work / "source"
+    link.symlink_to(laid.path.resolve())
+    return replace(laid, path=link)
 
 
 def _format(head: Any, reading: Reading) -> tuple[str, Format]:
@@ -126,9 +173,13 @@ def _format(head: Any, reading: Reading) -> tuple[str, Format]:
 
 
 def _identity(laid: Laid, fmt: Format, source: Source, reading: Reading) -> str:
-    """A name for content + how it is read. The file's time counts only where the log takes its year from it."""
+    """A name for content + how it is read.
+
+    The file's time counts only where the log takes its year from it, its name only where instances may be named after it.
+    """
     dated = str(source.modified_at) if fmt.semantics.clock == "local" else ""
-    text = "|".join([LANDING_VERSION, laid.sha256, fmt.name, reading.fingerprint, dated])
+    named = "" if fmt.target is REQUESTS else re.split(r"[/!]", source.name)[-1]
+    text = f"{LANDING_VERSION}|{laid.sha256}|{fmt.name}|{reading.fingerprint}|{dated}|{named}"
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -137,9 +188,27 @@ def _renamed(landing: Landing, source: Source) -> Landing:
 
 
 def _unreadable(source: Source, error: TokenworksError) -> Landing:
+    """A landing without rows. The problem names the file as it was given, not a scratch copy of it."""
     size = source.path.stat().st_size if source.path.is_file() else 0
     return Landing(
-        "", source.name, str(source.modified_at), size, "", None, None, 0, None, 0, 0, 0, 0, None, None, _now(), str(error)
+        id="",
+        path=source.name,
+        modified_at=str(source.modified_at),
+        size_bytes=size,
+        content_sha256="",
+        format=None,
+        target=None,
+        priority=0,
+        detected_by=None,
+        lines=0,
+        rows=0,
+        rejects=0,
+        other_lines=0,
+        first_at=None,
+        last_at=None,
+        ingested_at=_now(),
+        problem=str(TokenworksError(error.what, where=source.name, remedy=error.remedy)),
+        is_unknown=isinstance(error, UnknownFormatError),
     )
 
 
@@ -180,7 +249,7 @@ def _write(
         )
         (fresh / "manifest.json").write_text(json.dumps(asdict(landing)), encoding="utf-8")
         try:
-            os.rename(fresh, warehouse.landed / identity)
+            fresh.rename(warehouse.landed / identity)
         except OSError:
             if not (warehouse.landed / identity / "manifest.json").exists():
                 raise
@@ -190,42 +259,74 @@ def _write(
 
 
 def _write_parts(
-    source: Source, fmt: Format, laid: Laid, identity: str, context: Context, folder: Path, work: Path, *, strictly: bool
+    source: Source,
+    fmt: Format,
+    laid: Laid,
+    identity: str,
+    context: Context,
+    folder: Path,
+    work: Path,
+    *,
+    strictly: bool,
 ) -> dict[str, Any]:
     """Write chunks as they come. Rows carry the landing's id as source_file; facts put the path in."""
     folder.mkdir(parents=True)
-    named = Source(identity, source.path, source.member, source.modified_at)
-    instant = "started_at" if fmt.target is REQUESTS else "at"
-    lines = rows = other = part = 0
-    rejects: list[pl.DataFrame] = []
-    first: datetime | None = None
-    last: datetime | None = None
-    for chunk in ahead(parse(named, fmt, laid, context, work, strictly=strictly)):
-        lines, rows, other = lines + chunk.lines, rows + chunk.rows.height, other + chunk.other_lines
-        rejects.append(chunk.rejects)
-        if chunk.rows.is_empty():
-            continue
-        chunk.rows.write_parquet(folder / f"part-{part:05d}.parquet", compression="zstd", compression_level=1)
-        part += 1
-        earliest, latest = chunk.rows.select(pl.col(instant).min().alias("a"), pl.col(instant).max().alias("b")).row(0)
-        first, last = min(first or earliest, earliest), max(last or latest, latest)
-    rejected = pl.concat(rejects) if rejects else pl.DataFrame()
-    if not rejected.is_empty():
-        rejected.write_parquet(folder / "rejects.parquet")
+    named = replace(source, name=identity)
+    tally = _Tally()
+    for number, chunk in enumerate(ahead(parse(named, fmt, laid, context, work, strictly=strictly))):
+        tally.add(chunk, fmt.target)
+        if not chunk.rows.is_empty():
+            chunk.rows.write_parquet(
+                folder / f"part-{number:05d}.parquet", compression="zstd", compression_level=1
+            )
+        if not chunk.rejects.is_empty():
+            chunk.rejects.write_parquet(folder / f"rejects-{number:05d}.parquet")
     physical = laid.newlines + laid.ends_open
-    if fmt.container in ("json_lines", "text") and not _is_array(laid) and lines != physical:
-        raise TokenworksError(f"{physical:,} lines were read and {lines:,} accounted for", where=source.name)
-    return {
-        "lines": lines,
-        "rows": rows,
-        "rejects": rejected.height,
-        "other_lines": other,
-        "first_at": first.isoformat() if first else None,
-        "last_at": last.isoformat() if last else None,
-    }
+    if fmt.container in ("json_lines", "text") and not starts_array(laid.path) and tally.lines != physical:
+        raise TokenworksError(
+            f"{physical:,} lines were read and {tally.lines:,} accounted for", where=source.name
+        )
+    return tally.totals()
 
 
-def _is_array(laid: Laid) -> bool:
-    from parsers.readers import starts_array
+@dataclass
+class _Tally:
+    """What the chunks of a file add up to."""
 
-    return starts_array(laid.path)
+    lines: int = 0
+    rows: int = 0
+    rejects: int = 0
+    other_lines: int = 0
+    keyless_rows: int = 0
+    first_at: datetime | None = None
+    last_at: datetime | None = None
+    days: Counter[str] = field(default_factory=Counter)
+
+    def add(self, chunk: Parsed, table: Table) -> None:
+        """Count one chunk."""
+        rows = chunk.rows
+        self.lines += chunk.lines
+        self.rows += rows.height
+        self.rejects += chunk.rejects.height
+        self.other_lines += chunk.other_lines
+        if rows.is_empty():
+            return
+        at = rows[instant_of(table)]
+        first, last = cast("datetime", at.min()), cast("datetime", at.max())
+        self.keyless_rows += rows["record_key"].null_count() if table is REQUESTS else rows.height
+        self.first_at = min(first, self.first_at or first)
+        self.last_at = max(last, self.last_at or last)
+        self.days.update(dict(at.dt.strftime("%Y-%m-%d").value_counts().iter_rows()))
+
+    def totals(self) -> dict[str, Any]:
+        """The fields of `Landing` that are counted."""
+        return {
+            "lines": self.lines,
+            "rows": self.rows,
+            "rejects": self.rejects,
+            "other_lines": self.other_lines,
+            "keyless_rows": self.keyless_rows,
+            "first_at": self.first_at.isoformat() if self.first_at else None,
+            "last_at": self.last_at.isoformat() if self.last_at else None,
+            "days": dict(sorted(self.days.items())),
+        }

@@ -7,9 +7,11 @@ from pipelines.site import Site
 
 
 @dg.asset(group_name="report", deps=["published_marts"], description="audit.html and audit.json.")
-def audit_report(site: dg.ResourceParam[Site]) -> dg.MaterializeResult:
+def audit_report(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
     report = write_report(site)
-    return dg.MaterializeResult(metadata={"page": dg.MetadataValue.path(str(report.html)), "decision": report.decision.headline})
+    return dg.MaterializeResult[None](
+        metadata={"page": dg.MetadataValue.path(str(report.html)), "decision": report.decision.headline}
+    )
 
 
 ASSETS = (audit_report,)

@@ -1,6 +1,7 @@
 """Write the report of a site from its marts.
 
-Belongs here: gathering what `reports/` needs, and writing its two files whole. Does not belong here: their content.
+Belongs here: gathering what `reports/` needs, and writing its two files whole. Does not belong here: their
+content.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def write_report(site: Site) -> Report:
         title=site.title or ", ".join(site.sources),
         files=warehouse.read(FILES),
         duplicates=DroppedDoubles(warehouse).by_format(),
-        fleet={**site.fleet.model_dump(mode="json"), "basis": list(site.fleet.basis)} if site.fleet_path else None,
+        fleet={**site.fleet.model_dump(mode="json"), "basis": list(site.fleet.basis)}
+        if site.fleet_path
+        else None,
         window=warehouse.window,
         **{table.name: warehouse.read(table) for table in MARTS},
     )

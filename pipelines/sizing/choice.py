@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from pipelines.sizing.cost import spelled
 from pipelines.sizing.load import DemandSummary
 from warehouse.catalogue import BITS, parameters
 
@@ -22,13 +23,27 @@ WORTH_A_CHANGE = Decimal("0.10")
 class Candidate:
     """One option: its columns of FLEET_OPTIONS, bits per weight and kind of card (None: an API).
 
-    `running_usd` is what it costs per month once it is paid for; None for rent.
+    `running_usd` is what it costs per month once it is paid for; None for rent. `carried` says what the log
+    shows of it at the peak, where it kept the SLO there.
     """
 
     row: dict[str, Any]
     bits: int | None
     kind: str | None
     running_usd: Decimal | None = None
+    carried: str | None = None
+
+    @property
+    def is_api(self) -> bool:
+        """Whether it is an API, whose latency is not judged."""
+        return bool(self.row["serving"] == "api")
+
+    @property
+    def proof(self) -> str:
+        """Why it is held to carry the peak."""
+        return (
+            "It meets the SLO at the peak" if self.carried is None else f"It carried the peak: {self.carried}"
+        )
 
     @property
     def usd(self) -> Decimal | None:
@@ -56,13 +71,30 @@ def choose(
     for rank, candidate in enumerate(ordered, start=1):
         own = list(candidate.row.get("reasons", ()))
         if candidate is chosen:
-            own = [*why, *own, *notes]
+            own = [*_told(candidate, ordered, why), *notes]
         elif candidate.meets:
             own = [*_barred(candidate, load), *own]
         if chosen is None and rank == 1:
             own = [*why, *own, *notes]
         rows.append({**candidate.row, "rank": rank, "is_choice": candidate is chosen, "reasons": own})
     return rows
+
+
+def _told(chosen: Candidate, ordered: Sequence[Candidate], why: Sequence[str]) -> list[str]:
+    """Reasons of the choice: why, what an API would cost, and its own, none of them twice."""
+    own = chosen.row.get("reasons", ())
+    fresh = [reason for reason in own if chosen.carried is None or chosen.carried not in reason]
+    return [*why, *_hosted(chosen, ordered), *fresh]
+
+
+def _hosted(chosen: Candidate, ordered: Sequence[Candidate]) -> list[str]:
+    """What a hosted copy of the model lists at, where one is known and it is not what is chosen."""
+    return [
+        f"A hosted API of the same weights lists at {spelled(entry.usd)} USD a month; "
+        "its latency, and whether prompts may leave the site, are not known here"
+        for entry in ordered
+        if entry.is_api and entry is not chosen and not entry.row["is_today"] and entry.usd is not None
+    ]
 
 
 def _order(candidate: Candidate) -> tuple[int, bool, Decimal, int, bool]:
@@ -103,9 +135,11 @@ def _choice(ordered: Sequence[Candidate], load: DemandSummary) -> tuple[Candidat
     today = next((entry for entry in ordered if entry.row["is_today"]), None)
     others = [entry for entry in able if entry is not today]
     best = others[0] if others else None
-    if today is not None and today.row["serving"] == "api":
-        return today, ["An API is what serves it today and the only option that can be told"]
-    if today is not None and today.meets:
+    if today is not None and today.is_api:
+        kept = _why_keep_api(today, best, load)
+        if kept is not None:
+            return today, [kept]
+    elif today is not None and today.meets:
         kept = _why_keep(today, best)
         if kept is not None:
             return today, [kept]
@@ -114,21 +148,34 @@ def _choice(ordered: Sequence[Candidate], load: DemandSummary) -> tuple[Candidat
     return best, [_why_change(today, best)]
 
 
+def _why_keep_api(today: Candidate, best: Candidate | None, load: DemandSummary) -> str | None:
+    """Say why the API stays; None if hardware would cost clearly less."""
+    if load.model is None:
+        return "An API is what serves it today and the only option that can be told"
+    if best is None or best.usd is None:
+        return "An API serves it today, and no hardware is known to meet the SLO"
+    if today.usd is None or best.usd >= today.usd * (1 - WORTH_A_CHANGE):
+        return (
+            "An API serves it today; the cheapest hardware that meets the SLO would cost "
+            f"{best.usd:,.0f} USD a month"
+        )
+    return None
+
+
 def _why_keep(today: Candidate, best: Candidate | None) -> str | None:
     """Say why what runs today stays; None if it should not."""
     if best is None or best.usd is None:
-        return "It meets the SLO at the peak, and no other option that does is known at this precision"
+        return f"{today.proof}; no other option that does is known at this precision"
     if today.usd is None:
-        return "It meets the SLO at the peak; its cost is unknown, so no change can be shown to pay"
+        return f"{today.proof}; its cost is unknown, so no change can be shown to pay"
     if best.usd >= today.usd * (1 - WORTH_A_CHANGE):
         return (
-            "It meets the SLO at the peak; no option of this precision and with measured speed saves "
-            f"{WORTH_A_CHANGE:.0%}"
+            f"{today.proof}; no option of this precision and with measured speed saves {WORTH_A_CHANGE:.0%}"
         )
     if today.running_usd is not None and not _is_part_of(best, today) and best.usd >= today.running_usd:
         return (
-            f"It is paid for: running it costs {today.running_usd:,.0f} USD a month in energy, "
-            f"the cheapest other option {best.usd:,.0f}"
+            f"{today.proof}. It is paid for: running it costs {today.running_usd:,.0f} USD a month in "
+            f"energy, the cheapest other option {best.usd:,.0f}"
         )
     return None
 
@@ -136,7 +183,7 @@ def _why_keep(today: Candidate, best: Candidate | None) -> str | None:
 def _why_change(today: Candidate | None, best: Candidate) -> str:
     if today is None:
         return "The cheapest option that meets the SLO at the peak without lower precision"
-    if not today.meets:
+    if not today.meets and not today.is_api:
         return "What runs today does not meet the SLO at the peak; this is the cheapest option that does"
     if _is_part_of(best, today):
         count, had = best.row["count"], today.row["count"]
@@ -147,7 +194,7 @@ def _why_change(today: Candidate | None, best: Candidate) -> str:
 
 def _is_part_of(option: Candidate, today: Candidate) -> bool:
     """Whether an option is fewer of the accelerators that run today, paid the same way."""
-    same = all(option.row[key] == today.row[key] for key in ("accelerator", "serving"))
+    same = all(option.row.get(key) == today.row.get(key) for key in ("accelerator", "serving"))
     return same and option.row["count"] < today.row["count"]
 
 

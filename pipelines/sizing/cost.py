@@ -16,6 +16,8 @@ from pipelines.fleet import HOURS_PER_MONTH, HOURS_PER_YEAR, Pool, Site
 from warehouse.catalogue import Accelerator, parameters
 
 CENT_OF_A_CENT = Decimal("0.0001")
+CENTS_BELOW = 10
+"""Dollars below which cents are written out."""
 SERVER_KINDS = frozenset({"sxm", "oam", "rack"})
 
 
@@ -81,3 +83,8 @@ def bought_count(accelerator: Accelerator, count: int, tensor_parallel: int, own
         extra = math.ceil(extra / server) * server
     total = max(count, owned + extra) if extra else count
     return total // tensor_parallel * tensor_parallel
+
+
+def spelled(usd: Decimal) -> str:
+    """Whole dollars, or cents below ten."""
+    return f"{usd:,.0f}" if usd >= CENTS_BELOW else f"{usd:,.2f}"

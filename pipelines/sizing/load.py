@@ -1,32 +1,33 @@
 """The load of each pool in the terms that sizing needs: how much at the peak, how much on average, calls of
 what shape.
 
-Belongs here: gathering requests and demand peaks by pool, and taking waste out of them. Does not belong here:
-finding the peaks (the demand stage), deciding what is waste (the waste stage), hardware (`replicas.py`).
+Belongs here: gathering requests by pool, and taking waste out of them. Does not belong here: finding the
+peaks (`moments.py`), deciding what is waste (the waste stage), hardware (`replicas.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import polars as pl
 
 from pipelines.fleet import Fleet, Pool
+from pipelines.sizing.moments import Busiest, Moment, Observed, busiest_moments
 from warehouse.catalogue import Model, find_model
 
-PEAK_WINDOW_S = 60.0
 SECONDS_PER_MONTH = 730 * 3600.0
 NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class DemandSummary:
-    """Load of one pool. Rates are per second; None is unknown. Peaks are sliding maxima over `peak_window_s`.
+    """Load of one pool. Rates are per second; None is unknown.
 
-    `model` is None where the architecture is unknown, `today` where no pool of the fleet file serves the
-    model.
+    `peak_*` is the demand in a window of `peak_window_s`: each measure's own maximum, or, in one of
+    `at_moments`, all measures of the same moment. `model` is None where the architecture is unknown,
+    `today` where no pool of the fleet file serves the model.
     """
 
     pool: str
@@ -47,6 +48,29 @@ class DemandSummary:
     peak_uncached_per_s: float | None
     peak_output_per_s: float | None
     basis: tuple[str, ...] = ()
+    moments: tuple[Moment, ...] = ()
+    observed: Observed | None = None
+
+    @property
+    def at_moments(self) -> tuple[DemandSummary, ...]:
+        """The load at each of the busiest moments; itself where they are not known one by one."""
+        return tuple(self._at(moment) for moment in self.moments) or (self,)
+
+    def _at(self, moment: Moment) -> DemandSummary:
+        """What is computed for a prompt is answered soon: its output counts even if it comes after the
+        window.
+        """
+        output = moment.output_per_s
+        if moment.uncached_per_s and self.prompt_ratio > 0:
+            output = max(output or 0.0, moment.uncached_per_s / self.prompt_ratio)
+        return replace(
+            self,
+            peak_window_s=moment.window_s,
+            peak_requests_per_s=moment.requests_per_s,
+            peak_uncached_per_s=moment.uncached_per_s,
+            peak_output_per_s=output,
+            moments=(),
+        )
 
     @property
     def counted(self) -> int:
@@ -91,7 +115,7 @@ class DemandSummary:
 
     @property
     def peak_prompt_ratio(self) -> float:
-        """Prompt tokens to compute per output token at the peak; both peaks are taken as one moment."""
+        """Prompt tokens to compute per output token at the peak."""
         if self.peak_uncached_per_s is None or not self.peak_rate:
             return self.prompt_ratio
         return self.peak_uncached_per_s / self.peak_rate
@@ -101,10 +125,20 @@ class DemandSummary:
         """Prompt tokens to compute per output token over the covered time."""
         return self.uncached_mean / self.output_mean
 
+    @property
+    def peak_uncached_per_call(self) -> float:
+        """Prompt tokens to compute per call at the peak; the mean of all calls where the peak does not tell.
+
+        At most the 95th percentile: a window may hold work on prompts that arrived before it.
+        """
+        if not self.peak_uncached_per_s or not self.peak_requests_per_s:
+            return self.uncached_mean
+        here = self.peak_uncached_per_s / self.peak_requests_per_s
+        return here if self.uncached_input_p95 is None else min(here, max(self.uncached_input_p95, 1.0))
+
 
 def demand_summary(
     requests: pl.LazyFrame,
-    peaks: pl.DataFrame,
     coverage: pl.DataFrame,
     fleet: Fleet,
     *,
@@ -115,7 +149,6 @@ def demand_summary(
 
     Args:
         requests: the facts; only served calls (ok, cancelled) that no response cache answered count.
-        peaks: DEMAND_PEAKS with scopes `model:NAME`.
         coverage: COVERAGE; its stretches without gap are the time that means refer to.
         fleet: the site file. A model that no pool serves becomes a pool under its own name.
         missed_tokens: by log model, input tokens that a working prefix cache would have saved.
@@ -128,12 +161,13 @@ def demand_summary(
         return []
     table = _shapes(requests, pool_of)
     window_s = _window_s(requests, coverage)
+    busiest = busiest_moments(requests, pool_of)
     pools = {pool.name: pool for pool in fleet.pools}
     summaries = []
     for row in table.iter_rows(named=True):
         log_models = tuple(sorted(row["models"]))
         pool = pools.get(row["pool"])
-        rates = _peaks_of(peaks, log_models)
+        busy = busiest.get(row["pool"], Busiest((), 1.0, None))
         summary = DemandSummary(
             pool=row["pool"],
             log_models=log_models,
@@ -147,11 +181,13 @@ def demand_summary(
             output_tokens=float(row["output"] or 0),
             uncached_input_p95=row["uncached_p95"],
             context_p99=row["context_p99"],
-            arrival_cv2=row["arrival_cv2"],
-            peak_window_s=rates.get("window"),
-            peak_requests_per_s=rates.get("requests"),
-            peak_uncached_per_s=rates.get("uncached_input_tokens", rates.get("input_tokens")),
-            peak_output_per_s=rates.get("output_tokens"),
+            arrival_cv2=busy.arrival_cv2,
+            peak_window_s=busy.moments[0].window_s if busy.moments else None,
+            peak_requests_per_s=_highest(moment.requests_per_s for moment in busy.moments),
+            peak_uncached_per_s=_highest(moment.uncached_per_s for moment in busy.moments),
+            peak_output_per_s=_highest(moment.output_per_s for moment in busy.moments),
+            moments=busy.moments,
+            observed=busy.observed,
         )
         missed = sum(missed_tokens.get(name, 0.0) for name in log_models)
         oversize = sum(oversize_tokens.get(name, 0.0) for name in log_models)
@@ -178,6 +214,9 @@ def without_waste(summary: DemandSummary, missed_tokens: float, oversize_tokens:
         uncached_input_p95=_times(summary.uncached_input_p95, keep),
         context_p99=_times(summary.context_p99, shrink),
         peak_uncached_per_s=_times(summary.peak_uncached_per_s, keep),
+        moments=tuple(
+            replace(moment, uncached_per_s=_times(moment.uncached_per_s, keep)) for moment in summary.moments
+        ),
         basis=(*summary.basis, note),
     )
 
@@ -189,13 +228,17 @@ def _times(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
+def _highest(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
 def _pool_name(model: str, fleet: Fleet) -> str:
     pool = fleet.pool_of(model)
     return pool.name if pool else model
 
 
 def _shapes(requests: pl.LazyFrame, pool_of: Mapping[str, str]) -> pl.DataFrame:
-    """One row per pool: counts, sums, tails and the burstiness of arrivals in the busiest hour."""
+    """One row per pool: counts, sums and tails."""
     keys = pl.DataFrame({"model": list(pool_of), "pool": list(pool_of.values())}).lazy()
     cached = pl.min_horizontal(pl.col("cache_read_tokens").fill_null(0), "input_tokens")
     served = (
@@ -204,7 +247,6 @@ def _shapes(requests: pl.LazyFrame, pool_of: Mapping[str, str]) -> pl.DataFrame:
         )
         .select(
             _MODEL,
-            "started_at",
             input="input_tokens",
             output="output_tokens",
             uncached=pl.col("input_tokens") - cached,
@@ -223,31 +265,7 @@ def _shapes(requests: pl.LazyFrame, pool_of: Mapping[str, str]) -> pl.DataFrame:
         uncached_p95=pl.col("uncached").quantile(0.95, "higher"),
         context_p99=(pl.col("input") + pl.col("output").fill_null(0)).quantile(0.99, "higher"),
     )
-    return (
-        shapes.join(_burstiness(served), on="pool", how="left")
-        .sort("input", "pool", descending=[True, False])
-        .collect()
-    )
-
-
-def _burstiness(served: pl.LazyFrame) -> pl.LazyFrame:
-    """Squared coefficient of variation of gaps between arrivals in each pool's busiest hour; 1 = Poisson."""
-    gap = pl.col("started_at").diff().dt.total_microseconds().over("pool", "hour", order_by="started_at")
-    hours = served.with_columns(hour=pl.col("started_at").dt.truncate("1h")).with_columns(gap=gap)
-    by_hour = hours.group_by("pool", "hour").agg(
-        calls=pl.len(), mean=pl.col("gap").mean(), variance=pl.col("gap").cast(pl.Float64).var()
-    )
-    busiest = (
-        by_hour.sort("calls", "hour", descending=[True, False]).group_by("pool", maintain_order=True).first()
-    )
-    known = (pl.col("mean") > 0) & pl.col("variance").is_not_null() & (pl.col("calls") >= MIN_ARRIVALS)
-    return busiest.select(
-        "pool", arrival_cv2=pl.when(known).then(pl.col("variance") / pl.col("mean") ** 2).otherwise(1.0)
-    )
-
-
-MIN_ARRIVALS = 30
-"""Fewer arrivals than this in the busiest hour say nothing of burstiness; Poisson arrivals are assumed."""
+    return shapes.sort("input", "pool", descending=[True, False]).collect()
 
 
 def _window_s(requests: pl.LazyFrame, coverage: pl.DataFrame) -> float:
@@ -266,28 +284,14 @@ def _window_s(requests: pl.LazyFrame, coverage: pl.DataFrame) -> float:
     return max(float(span or 0) / 1e6, 3600.0)
 
 
-def _peaks_of(peaks: pl.DataFrame, log_models: tuple[str, ...]) -> dict[str, float]:
-    """Peak rates of a pool at the window nearest to a minute; several models' peaks add up (upper bound)."""
-    scopes = [f"model:{name}" for name in log_models]
-    mine = peaks.filter(
-        pl.col("scope").is_in(scopes) & (pl.col("window_s") > 0) & pl.col("per_s").is_not_null()
-    )
-    if mine.is_empty():
-        return {}
-    lengths: list[float] = mine["window_s"].unique().to_list()
-    window = min(lengths, key=lambda length: (abs(length - PEAK_WINDOW_S), length))
-    summed = mine.filter(pl.col("window_s") == window).group_by("measure").agg(pl.col("per_s").sum())
-    return {**dict(summed.iter_rows()), "window": window}
-
-
 def _explained(summary: DemandSummary, cache_unknown: int) -> DemandSummary:
     notes = []
     if summary.peak_window_s is None:
         notes.append("the peak is unknown: no demand peak of this model was found")
     else:
-        notes.append(f"peak over {summary.peak_window_s:g} s; input and output peaks are taken as one moment")
-    if len(summary.log_models) > 1:
-        notes.append(f"peaks of {len(summary.log_models)} models are added, an upper bound")
+        notes.append(
+            f"peak over {summary.peak_window_s:g} s: the hardest of the busiest windows by calls, prompt, output"
+        )
     if cache_unknown:
         notes.append(
             f"cache reads of {cache_unknown:,} calls are unknown; their whole input is taken as computed"

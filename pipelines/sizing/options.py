@@ -1,41 +1,29 @@
 """The ways to carry each pool's load: what runs today, every accelerator of the catalogue, an API; ranked by
 cost.
 
-Belongs here: building candidates, judging them against the SLO, and laying them out as FLEET_OPTIONS. Does
-not belong here: the physics (`roofline.py`, `replicas.py`, `power.py`), money (`cost.py`), which one to take
-(`choice.py`).
+Belongs here: which accelerators, groups, precisions and ways to pay are tried, and laying them out as
+FLEET_OPTIONS. Does not belong here: one option's figures (`candidates.py`), the physics (`roofline.py`,
+`replicas.py`, `power.py`), money (`cost.py`, `api_offers.py`), which one to take (`choice.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Literal
 
 import polars as pl
 
-from pipelines.fleet import Fleet
+from pipelines.fleet import Fleet, Pool
+from pipelines.sizing.api_offers import ApiOffer
+from pipelines.sizing.candidates import Sized, candidate, per_mtok, row_of, size
 from pipelines.sizing.choice import Candidate, choose
-from pipelines.sizing.cost import bought_count, energy_usd, monthly_usd, prices_of
-from pipelines.sizing.load import SECONDS_PER_MONTH, DemandSummary
-from pipelines.sizing.power import mean_power_w, wall_power_kw
-from pipelines.sizing.reasons import Serving, Tally, money_reasons, performance_reasons
-from pipelines.sizing.replicas import (
-    MAX_UTILISATION,
-    Capacity,
-    Curve,
-    Performance,
-    capacity,
-    curve,
-    performance,
-    planned_peak,
-    replicas_needed,
-    unconstrained,
-)
-from pipelines.sizing.roofline import Replica, tpot_interval, ttft_interval
-from warehouse.catalogue import BITS, PRECISIONS, Accelerator, Model, Precision, accelerators, parameters
+from pipelines.sizing.cost import bought_count, monthly_usd, prices_of
+from pipelines.sizing.load import DemandSummary
+from pipelines.sizing.reasons import Serving, Tally
+from pipelines.sizing.replicas import planned_peak, replicas_needed
+from pipelines.sizing.roofline import Replica
+from warehouse.catalogue import BITS, PRECISIONS, Accelerator, Model, Precision, accelerators
 from warehouse.tables import FLEET_OPTIONS
 
 Scenario = Literal["as_is", "waste_removed"]
@@ -45,20 +33,9 @@ GROUPS = (1, 2, 4, 8)
 PCIE_GROUP_LIMIT = 4
 """Largest group over PCIe that is tried: beyond it the all-reduce rules, and nothing was measured."""
 SERVER_KINDS_TRIED = frozenset({"sxm", "oam", "rack", "pcie", "consumer"})
-HOST_POWER_FACTOR = 1.25
-"""Power of a server / power of its accelerators, if not stated (MLPerf 5.1: 1.13 to 1.30 x TDP)."""
 SERVINGS: tuple[Serving, ...] = ("own", "cloud")
-NO_API: Mapping[str, Decimal] = MappingProxyType({})
-
-
-@dataclass(frozen=True)
-class _Sized:
-    """A replica with its curves at the pool's load."""
-
-    replica: Replica
-    line: Curve
-    usual: Curve
-    each: Capacity
+NO_API: Mapping[str, ApiOffer] = MappingProxyType({})
+NOT_MEASURED: Mapping[str, float] = MappingProxyType({})
 
 
 def fleet_options(
@@ -66,7 +43,8 @@ def fleet_options(
     fleet: Fleet,
     scenario: Scenario,
     *,
-    api_usd_per_month: Mapping[str, Decimal] = NO_API,
+    apis: Mapping[str, ApiOffer] = NO_API,
+    measured_w: Mapping[str, float] = NOT_MEASURED,
 ) -> pl.DataFrame:
     """Rank the ways to carry each pool's load, one row per option, as FLEET_OPTIONS.
 
@@ -74,13 +52,16 @@ def fleet_options(
         demand: one summary per pool; for `waste_removed` with the waste taken out.
         fleet: the site file (SLO, prices, growth, headroom, what runs today).
         scenario: which demand this is.
-        api_usd_per_month: by pool, what the same tokens cost at an API's list prices.
+        apis: by pool, what its tokens cost at an API.
+        measured_w: by pool, the measured mean power of its accelerators together.
 
     A pool whose architecture is unknown gets an API row alone; a price that is unknown stays null.
 
     """
     rows = [
-        row for load in demand for row in _pool_rows(load, fleet, scenario, api_usd_per_month.get(load.pool))
+        row
+        for load in demand
+        for row in _pool_rows(load, fleet, scenario, apis.get(load.pool), measured_w.get(load.pool))
     ]
     if not rows:
         return FLEET_OPTIONS.empty()
@@ -88,20 +69,20 @@ def fleet_options(
 
 
 def _pool_rows(
-    load: DemandSummary, fleet: Fleet, scenario: Scenario, api_usd: Decimal | None
+    load: DemandSummary, fleet: Fleet, scenario: Scenario, api: ApiOffer | None, measured_w: float | None
 ) -> list[dict[str, Any]]:
     candidates: list[Candidate] = []
     notes = list(load.basis)
     if load.model is not None:
         tally = Tally()
         if load.today is not None:
-            candidates.append(_today(load, load.model, fleet))
+            candidates.append(_today(load, load.model, load.today, fleet, measured_w))
         candidates += _catalogue_candidates(load, load.model, fleet, tally)
         notes += tally.sentences()
-        if load.today is None:
+        if load.today is None and api is None:
             notes.append("What serves this model today is unknown: no pool of the fleet file names it")
-    if load.model is None or api_usd is not None:
-        candidates.append(_api(load, api_usd))
+    if load.model is None or api is not None:
+        candidates.append(_api(load, api))
     base = {
         "scenario": scenario,
         "pool": load.pool,
@@ -110,15 +91,14 @@ def _pool_rows(
     return [{**base, **row} for row in choose(candidates, load, notes)]
 
 
-def _today(load: DemandSummary, model: Model, fleet: Fleet) -> Candidate:
-    pool = load.today
-    if pool is None:
-        msg = f"pool {load.pool} has no hardware today"
-        raise ValueError(msg)
+def _today(
+    load: DemandSummary, model: Model, pool: Pool, fleet: Fleet, measured_w: float | None
+) -> Candidate:
     replica = Replica(model, pool.card, pool.tensor_parallel, pool.precision)
-    sized = None if replica.peak_flops is None else _size(replica, load, fleet)
-    if isinstance(sized, _Sized):
-        return _candidate(sized, load, fleet, pool.serving, pool.accelerators, is_today=True)
+    sized = None if replica.peak_flops is None else size(replica, load, fleet)
+    if isinstance(sized, Sized):
+        count = pool.accelerators
+        return candidate(sized, fleet, pool.serving, count, is_today=True, measured_w=measured_w)
     known = replica.peak_flops is not None
     reason = (
         f"{model.name} at {pool.precision} does not fit on {pool.tensor_parallel} x {pool.card.name} "
@@ -126,7 +106,7 @@ def _today(load: DemandSummary, model: Model, fleet: Fleet) -> Candidate:
         if known
         else f"{pool.card.name} has no known peak at {pool.precision}: its performance can't be told"
     )
-    row = _row(replica, pool.serving, pool.accelerators, is_today=True) | {
+    row = row_of(replica, pool.serving, pool.accelerators, is_today=True) | {
         "usd_per_month": monthly_usd(
             pool.serving, pool.accelerators, prices_of(pool.card, pool), None, fleet.site
         ),
@@ -141,8 +121,7 @@ def _catalogue_candidates(
     load: DemandSummary, model: Model, fleet: Fleet, tally: Tally
 ) -> Iterator[Candidate]:
     """Best group size of every accelerator, precision and way to pay, as long as the SLO can be met."""
-    planned = planned_peak(load, fleet.site)
-    if planned is None:
+    if load.peak_rate is None:
         return
     for accelerator in accelerators().values():
         if accelerator.kind not in SERVER_KINDS_TRIED:
@@ -154,16 +133,16 @@ def _catalogue_candidates(
         found = False
         for precision in _precisions(model, accelerator, load):
             sized = [
-                _size(Replica(model, accelerator, group, precision), load, fleet)
+                size(Replica(model, accelerator, group, precision), load, fleet)
                 for group in _groups(model, accelerator)
             ]
-            fitting = [entry for entry in sized if isinstance(entry, _Sized)]
+            fitting = [entry for entry in sized if isinstance(entry, Sized)]
             able = [entry for entry in fitting if entry.each.output_per_s > 0]
             (tally.too_slow if fitting and not able else tally.too_small if not fitting else set()).add(
                 accelerator.name
             )
             for serving in SERVINGS:
-                options = [_planned(entry, load, fleet, serving, planned) for entry in able]
+                options = [_planned(entry, fleet, serving) for entry in able]
                 priced = [
                     option for option in options if option.usd is not None and not _is_today(option, load)
                 ]
@@ -213,125 +192,31 @@ def _groups(model: Model, accelerator: Accelerator) -> list[int]:
     return [group for group in GROUPS if group <= limit and model.heads % group == 0]
 
 
-def _size(replica: Replica, load: DemandSummary, fleet: Fleet) -> _Sized | None:
-    """Curves and capacity of a replica; None if the model or the longest calls do not fit."""
-    line = curve(replica, load, load.peak_prompt_ratio)
-    usual = curve(replica, load, load.prompt_ratio)
-    if line is None or usual is None:
-        return None
-    return _Sized(replica, line, usual, capacity(replica, line, load, fleet.slo))
-
-
-def _planned(sized: _Sized, load: DemandSummary, fleet: Fleet, serving: Serving, planned: float) -> Candidate:
-    group = sized.replica.tensor_parallel
+def _planned(sized: Sized, fleet: Fleet, serving: Serving) -> Candidate:
+    group, load = sized.replica.tensor_parallel, sized.load
+    planned = planned_peak(load, fleet.site)
+    if planned is None:
+        msg = f"no replicas can be counted for pool {load.pool}: its peak is unknown"
+        raise ValueError(msg)
     count = replicas_needed(planned, sized.each.output_per_s) * group
     if serving == "own":
         owned = prices_of(sized.replica.accelerator, load.today).owned
         count = bought_count(sized.replica.accelerator, count, group, owned)
-    return _candidate(sized, load, fleet, serving, count, is_today=False)
+    return candidate(sized, fleet, serving, count)
 
 
-def _candidate(
-    sized: _Sized, load: DemandSummary, fleet: Fleet, serving: Serving, count: int, *, is_today: bool
-) -> Candidate:
-    """One option with its cost, power and performance."""
-    replica, accelerator = sized.replica, sized.replica.accelerator
-    able = sized.each.output_per_s > 0
-    each = sized.each if able else unconstrained(sized.line)
-    replicas = count // replica.tensor_parallel
-    expected = performance(replica, sized.line, each, load, replicas, sized.usual)
-    watts = mean_power_w(accelerator, expected.mean_batch, expected.busy_ratio)
-    host = load.today.host_power_factor if load.today else HOST_POWER_FACTOR
-    wall = None if watts is None else wall_power_kw(watts * count, host, fleet.site.pue)
-    prices = prices_of(accelerator, load.today)
-    usd = monthly_usd(serving, count, prices, wall, fleet.site)
-    meets = _meets(expected, load, fleet) if able else False
-    row = _row(replica, serving, count, is_today=is_today) | {
-        "usd_per_month": usd,
-        "usd_per_mtok": _per_mtok(usd, load.month_tokens),
-        "usd_per_mtok_saturated": _per_mtok(usd, _saturated_tokens(each, load, replicas)),
-        "power_kw": wall,
-        "tokens_per_j": load.output_tokens / load.window_s / (watts * count) if watts else None,
-        "utilisation_ratio": expected.utilisation,
-        "peak_utilisation_ratio": expected.peak_utilisation if load.peak_rate is not None else None,
-        **_latency(expected),
-        "meets_slo": meets,
-        "breaks_first": each.breaks_first,
-        "reasons": performance_reasons(accelerator, expected, load, fleet.slo, able=able)
-        + money_reasons(serving, count, accelerator, prices.owned),
-    }
-    running = None if wall is None or serving == "cloud" else energy_usd(wall, fleet.site)
-    return Candidate(row, BITS[replica.precision], accelerator.kind, running)
-
-
-def _row(replica: Replica, serving: Serving, count: int, *, is_today: bool) -> dict[str, Any]:
-    return {
-        "is_today": is_today,
-        "accelerator": replica.accelerator.name,
-        "count": count,
-        "replicas": count // replica.tensor_parallel,
-        "parallelism": f"TP{replica.tensor_parallel}",
-        "precision": replica.precision,
-        "serving": serving,
-        "confidence": _confidence(replica.accelerator),
-    }
-
-
-def _confidence(accelerator: Accelerator) -> str:
-    """The catalogue row's confidence; medium at most where no measured point supports the step time."""
-    if accelerator.confidence == "high" and accelerator.name not in parameters("step_time")["measured_on"]:
-        return "medium"
-    return accelerator.confidence
-
-
-def _meets(expected: Performance, load: DemandSummary, fleet: Fleet) -> bool | None:
-    if load.peak_rate is None:
-        return None
-    return (
-        expected.peak_utilisation <= MAX_UTILISATION
-        and expected.tpot_ms_p95 <= fleet.slo.tpot_p95_ms
-        and expected.ttft_ms_p95 <= fleet.slo.ttft_p95_ms
-    )
-
-
-def _latency(expected: Performance) -> dict[str, float | None]:
-    """Estimates in ms; a queue that grows without end has no p95, which is null."""
-    finite = expected.ttft_ms_p95 != float("inf")
-    ttft_low, ttft_high = ttft_interval(expected.ttft_ms_p95)
-    tpot_low, tpot_high = tpot_interval(expected.tpot_ms_p95)
-    return {
-        "ttft_ms_p50": expected.ttft_ms_p50,
-        "ttft_ms_p95": expected.ttft_ms_p95 if finite else None,
-        "ttft_ms_low": ttft_low if finite else None,
-        "ttft_ms_high": ttft_high if finite else None,
-        "tpot_ms_p50": expected.tpot_ms_p50,
-        "tpot_ms_p95": expected.tpot_ms_p95,
-        "tpot_ms_low": tpot_low,
-        "tpot_ms_high": tpot_high,
-    }
-
-
-def _saturated_tokens(each: Capacity, load: DemandSummary, replicas: int) -> float:
-    """Input and output tokens of a month at the capacity within the SLO, at the load's own mix."""
-    return each.output_per_s * replicas * (1 + load.input_mean / load.output_mean) * SECONDS_PER_MONTH
-
-
-def _per_mtok(usd: Decimal | None, tokens: float) -> Decimal | None:
-    if usd is None or tokens <= 0:
-        return None
-    return (usd / Decimal(repr(tokens)) * 1_000_000).quantize(Decimal("0.000001"))
-
-
-def _api(load: DemandSummary, usd: Decimal | None) -> Candidate:
+def _api(load: DemandSummary, offer: ApiOffer | None) -> Candidate:
+    """An API; the one that serves the model today where no hardware of one's own is known to."""
     reasons = []
     if load.model is None:
         reasons.append("The architecture is unknown, so own or rented hardware can't be sized")
-    reasons.append("The same tokens at list prices" if usd is not None else "No price of this model is known")
+    reasons += offer.reasons if offer is not None else ("No price of this model is known",)
+    usd = None if offer is None else offer.usd_per_month
     row = {
-        "is_today": load.model is None and usd is not None,
+        "is_today": offer is not None and offer.is_today,
         "serving": "api",
         "usd_per_month": usd,
-        "usd_per_mtok": _per_mtok(usd, load.month_tokens),
+        "usd_per_mtok": per_mtok(usd, load.month_tokens),
         "reasons": reasons,
     }
     return Candidate(row, None, None)

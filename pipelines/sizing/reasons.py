@@ -7,16 +7,19 @@ Belongs here: words about performance, money and what could not be ranked. Does 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Literal
 
-from pipelines.fleet import Site, Slo
+from pipelines.fleet import Fleet, Site
 from pipelines.sizing.load import DemandSummary
+from pipelines.sizing.moments import Observed
 from pipelines.sizing.power import curve_basis
 from pipelines.sizing.replicas import MAX_UTILISATION, Performance
 from pipelines.sizing.roofline import tpot_interval, ttft_interval
 from warehouse.catalogue import Accelerator, parameters
 
 Serving = Literal["own", "cloud"]
+_MS_PER_S = 1000
 
 
 @dataclass
@@ -37,11 +40,37 @@ class Tally:
         return [f"{words}: {', '.join(sorted(names))}" for words, names in told if names]
 
 
+def observed_words(seen: Observed, expected: Performance) -> str:
+    """Say what the log shows at the peak, and what the estimate would have been."""
+    at = datetime.fromtimestamp(seen.start_us / 1e6, tz=UTC)
+    failed = f", {seen.failed:,} of them failed," if seen.failed else ""
+    return (
+        f"observed p95 TTFT {_ms(seen.ttft_p95_ms)}, TPOT {_ms(seen.tpot_p95_ms)} over {seen.calls:,} "
+        f"calls{failed} in {seen.window_s:g} s from {at:%Y-%m-%d %H:%M:%S} UTC "
+        f"(estimated: {_ms(expected.ttft_ms_p95)}, {_ms(expected.tpot_ms_p95)})"
+    )
+
+
+def _ms(value: float) -> str:
+    if value == float("inf"):
+        return "without end"
+    return f"{value:,.3g} ms" if value < _MS_PER_S else f"{value:,.0f} ms"
+
+
 def performance_reasons(
-    accelerator: Accelerator, expected: Performance, load: DemandSummary, slo: Slo, *, able: bool
+    expected: Performance, load: DemandSummary, fleet: Fleet, *, able: bool, is_observed: bool = False
 ) -> list[str]:
-    """Say how an option stands against the SLO; `able`: it can keep it at some load."""
-    out = []
+    """Say how an option stands against the SLO.
+
+    Args:
+        expected: its estimated performance.
+        load: what it has to carry.
+        fleet: the site file.
+        able: whether it can keep the SLO at some load.
+        is_observed: whether the log shows that it keeps it, so that intervals of estimates say nothing more.
+
+    """
+    out, slo, growth = [], fleet.slo, fleet.site.growth_per_year
     if not able:
         out.append(
             "Breaks the SLO even with one call at a time "
@@ -52,8 +81,11 @@ def performance_reasons(
     else:
         out.append(
             f"Peak is {expected.peak_utilisation:.0%} of what it carries within the SLO "
-            f"(limit {MAX_UTILISATION:.0%}); the mean is {expected.utilisation:.0%}"
+            f"(limit {MAX_UTILISATION:.0%}); the mean is {expected.utilisation:.1%}"
         )
+        grown = expected.peak_utilisation * (1 + growth)
+        if growth > 0 and expected.peak_utilisation <= MAX_UTILISATION < grown:
+            out.append(f"With a year's growth of {growth:.0%} the peak is {grown:.0%}: above the limit")
         if (
             expected.replicas > 1
             and expected.peak_utilisation * expected.replicas / (expected.replicas - 1) > 1
@@ -61,12 +93,23 @@ def performance_reasons(
             out.append("With one replica down the peak is not carried")
         elif expected.replicas == 1:
             out.append("One replica: nothing carries the load while it is down")
+    if not is_observed:
+        out += _interval_reasons(expected, fleet)
+    return out
+
+
+def _interval_reasons(expected: Performance, fleet: Fleet) -> list[str]:
+    out, slo = [], fleet.slo
     if tpot_interval(expected.tpot_ms_p95)[1] > slo.tpot_p95_ms >= expected.tpot_ms_p95:
         out.append("The upper end of the TPOT interval breaks the SLO")
     if ttft_interval(expected.ttft_ms_p95)[1] > slo.ttft_p95_ms >= expected.ttft_ms_p95:
         out.append("The upper end of the TTFT range breaks the SLO; bursts decide it")
-    out.append(curve_basis(accelerator))
     return out
+
+
+def power_reason(accelerator: Accelerator, *, is_measured: bool) -> str:
+    """Say where the power comes from."""
+    return "Power measured" if is_measured else curve_basis(accelerator)
 
 
 def money_reasons(serving: Serving, count: int, accelerator: Accelerator, owned: int) -> list[str]:

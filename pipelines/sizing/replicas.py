@@ -150,9 +150,12 @@ def performance(
     mean, peak = load.output_per_s / replicas, (load.peak_rate or load.output_per_s) / replicas
     batch_mean, batch_peak = usual.batch_at(mean), line.batch_at(peak)
     prompt_p95 = load.uncached_input_p95 if load.uncached_input_p95 is not None else load.uncached_mean
-    calls_peak = (load.peak_requests_per_s or load.requests / load.window_s) / replicas
+    calls_peak = load.peak_requests_per_s or load.requests / load.window_s
+    prompts_peak = load.peak_uncached_per_s
+    if prompts_peak is None:
+        prompts_peak = calls_peak * load.uncached_mean
     step_mean, step_peak = usual.step_s_at(mean), line.step_s_at(peak)
-    wait = prompt_wait_p95_s(replica, load, batch_peak, calls_peak)
+    wait = prompt_wait_p95_s(replica, load, batch_peak, prompts_peak / replicas)
     wait += slot_wait_p95_s(
         peak / each.output_per_s, each.batch * replicas, step_peak * load.output_mean, load.arrival_cv2
     )
@@ -179,15 +182,15 @@ def performance(
     )
 
 
-def prompt_wait_p95_s(replica: Replica, load: DemandSummary, batch: float, calls_per_s: float) -> float:
+def prompt_wait_p95_s(replica: Replica, load: DemandSummary, batch: float, prompt_per_s: float) -> float:
     """Wait of a prompt for room in the steps' token budget: one server, heavy-traffic tail (Kingman).
 
-    Infinite where prompts arrive faster than full steps can take them.
+    Infinite where `prompt_per_s`, the prompt tokens to compute, arrive faster than full steps can take them.
     """
     budget = chunk_tokens(batch)
     full = float(step_time(replica, max(batch, 1.0), load.context_mean, budget, 0.0).total)
-    service = full * load.uncached_mean / budget
-    busy = calls_per_s * service
+    service = full * load.peak_uncached_per_call / budget
+    busy = prompt_per_s * full / budget
     if busy >= 1:
         return math.inf
     if busy <= TAIL:

@@ -1,7 +1,8 @@
 """The two loads that hardware is sized for: as it is, and with the waste removed.
 
-Belongs here: taking missed and oversize tokens out of the demand of each model, and what the same tokens cost at an API.
-Does not belong here: finding waste (`pipelines/waste/`), options (`options.py`).
+Belongs here: taking missed and oversize tokens out of the demand of each model and out of what its API
+costs. Does not belong here: finding waste (`pipelines/waste/`), options (`options.py`), prices of APIs
+(`api_offers.py`).
 """
 
 from __future__ import annotations
@@ -11,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from pipelines.sizing.cost import CENT_OF_A_CENT
-from pipelines.sizing.load import SECONDS_PER_MONTH, demand_summary
+from pipelines.sizing.api_offers import hosted_offers, paid_offers
+from pipelines.sizing.load import demand_summary
 from pipelines.sizing.options import fleet_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from pipelines.fleet import Fleet
-    from pipelines.sizing.load import DemandSummary
 
 
 def options_of_both(
@@ -31,36 +31,58 @@ def options_of_both(
 
     Args:
         requests: the facts.
-        marts: demand_peaks, coverage, repetition, oversize, cost_lines by name.
+        marts: coverage, repetition, oversize, efficiency_hourly, cost_lines by name.
         fleet: the site file.
 
     """
-    repetition, oversize = marts["repetition"], marts["oversize"]
-    as_is = demand_summary(requests, marts["demand_peaks"], marts["coverage"], fleet)
+    coverage, lines = marts["coverage"], marts["cost_lines"]
+    as_is = demand_summary(requests, coverage, fleet)
     removed = demand_summary(
         requests,
-        marts["demand_peaks"],
-        marts["coverage"],
+        coverage,
         fleet,
-        missed_tokens=_by_model(_of_models(repetition), "missed_tokens"),
-        oversize_tokens=_by_model(_worst_rule(oversize), "excess_tokens"),
+        missed_tokens=_by_model(_of_models(marts["repetition"]), "missed_tokens"),
+        oversize_tokens=_by_model(_worst_rule(marts["oversize"]), "excess_tokens"),
     )
-    lines = marts["cost_lines"]
+    watts = _measured_w(marts["efficiency_hourly"])
+    shares = _removable_share(marts)
     return pl.concat(
         [
-            fleet_options(as_is, fleet, "as_is", api_usd_per_month=_api_month(as_is, lines, {})),
+            fleet_options(
+                as_is,
+                fleet,
+                "as_is",
+                apis={**paid_offers(as_is, lines, {}), **hosted_offers(requests, as_is)},
+                measured_w=watts,
+            ),
             fleet_options(
                 removed,
                 fleet,
                 "waste_removed",
-                api_usd_per_month=_api_month(removed, lines, _removable_share(marts)),
+                apis={**paid_offers(removed, lines, shares), **hosted_offers(requests, removed)},
+                measured_w=watts,
             ),
         ]
     )
 
 
+def _measured_w(efficiency: pl.DataFrame) -> dict[str, float]:
+    """Mean measured power by pool over the hours with data; pools with a modelled hour are left out."""
+    weight = pl.col("power_w_mean") * pl.col("wall_s")
+    by_pool = efficiency.group_by("scope").agg(
+        watts=weight.sum() / pl.col("wall_s").sum(),
+        measured=((pl.col("power_source") == "measured") | (pl.col("wall_s") == 0))
+        .fill_null(value=False)
+        .all(),
+    )
+    known = by_pool.filter(pl.col("measured") & pl.col("watts").is_finite())
+    return {scope.removeprefix("pool:"): watts for scope, watts in known.select("scope", "watts").iter_rows()}
+
+
 def _of_models(repetition: pl.DataFrame) -> pl.DataFrame:
-    return repetition.filter(pl.col("scope").str.starts_with("model:") & ~pl.col("scope").str.contains("/team:"))
+    return repetition.filter(
+        pl.col("scope").str.starts_with("model:") & ~pl.col("scope").str.contains("/team:")
+    )
 
 
 def _by_model(frame: pl.DataFrame, amount: str) -> dict[str, Any]:
@@ -83,17 +105,3 @@ def _removable_share(marts: Mapping[str, pl.DataFrame]) -> dict[str, Decimal]:
         waste = missed.get(model, Decimal(0)) + excess.get(model, Decimal(0))
         shares[model] = min(waste / total, Decimal(1)) if total else Decimal(0)
     return shares
-
-
-def _api_month(
-    loads: Sequence[DemandSummary], lines: pl.DataFrame, removed: Mapping[str, Decimal]
-) -> dict[str, Decimal]:
-    """By pool, what API models cost in a month like the covered time, less the removed share."""
-    paid = _by_model(lines.filter(pl.col("basis").is_in(["list_price", "reported"])), "cost_usd")
-    month: dict[str, Decimal] = {}
-    for load in loads:
-        parts = [paid[name] * (1 - removed.get(name, Decimal(0))) for name in load.log_models if name in paid]
-        if parts and load.model is None:
-            per_second = sum(parts, Decimal(0)) / Decimal(repr(load.window_s))
-            month[load.pool] = (per_second * Decimal(SECONDS_PER_MONTH)).quantize(CENT_OF_A_CENT)
-    return month

@@ -89,6 +89,10 @@ def _documents(rows: Rows) -> Iterator[Planted]:
         cacheable = cacheable_tokens(repeated["prefix"], model.provider)
         missed = np.maximum(cacheable - repeated["cache_read"], 0)
         saving = model.price.input - model.price.cache_read if model.price else 0
+        # Each document has to be written to the cache once before it can be read; where that costs more than
+        # plain input, it comes off.
+        premium = max(model.price.cache_write - model.price.input, 0) if model.price else 0
+        written = int(cacheable[_is_first(repeated["trace_call"])].sum()) if premium else 0
         is_waste = alias == WASTEFUL_KEY
         if is_waste and not len(repeated):
             continue
@@ -105,7 +109,8 @@ def _documents(rows: Rows) -> Iterator[Planted]:
             cacheable_tokens=int(cacheable.sum()),
             cache_read_tokens=own.tokens("cache_read"),
             missed_tokens=int(missed.sum()),
-            missed_usd=usd(int(missed.sum()) * saving),
+            missed_usd=usd(int(missed.sum()) * saving - written * premium),
+            written_once_tokens=written,
             system_text_again_tokens=alone * int(own["system"].max()),
         )
 

@@ -3,8 +3,9 @@
 Belongs here: calls that hang together, with the tokens they repeat. Does not belong here: ordinary traffic
 (`traffic.py`), failures (`incidents.py`).
 
-Prefix lengths lie in the middle of a provider's caching step (128 tokens at OpenAI, 16 in a vLLM block), so
-that a reader who apportions tokens to messages by bytes finds the same number of whole steps as the provider.
+Prefix lengths lie in the middle of a provider's caching step (128 tokens at OpenAI, 16 in a vLLM block;
+Anthropic has none), so that a reader who apportions tokens to messages by bytes finds the same number of
+whole steps as the provider.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pipelines.synth.company import (
     MODEL_NUMBER,
     MODELS,
     OVERSIZE_WEEKLY,
+    UNKNOWN,
     Model,
     Sizes,
 )
@@ -43,6 +45,7 @@ from pipelines.synth.traffic import (
 )
 
 OPENAI_MINIMUM, OPENAI_STEP = 1_024, 128
+ANTHROPIC_MINIMUM = 1_024
 VLLM_BLOCK = 16
 ANTHROPIC_TTL_US = 5 * MINUTE_US
 SYSTEM_TOKENS = {"contract-review": 400, "kb-search": 400, "handbook-search": 1_504}
@@ -62,6 +65,8 @@ def cacheable_tokens(prefix: Ints, provider: str) -> Ints:
     if provider == "openai":
         whole = OPENAI_MINIMUM + (prefix - OPENAI_MINIMUM) // OPENAI_STEP * OPENAI_STEP
         return np.where(prefix >= OPENAI_MINIMUM, whole, 0)
+    if provider == "anthropic":
+        return np.where(prefix >= ANTHROPIC_MINIMUM, prefix, 0)
     return prefix // VLLM_BLOCK * VLLM_BLOCK
 
 
@@ -121,9 +126,9 @@ class _Rows:
 def documents(day: Day, alias: str, pool: TextPool, *, plant_waste: bool) -> Calls:
     """Sessions of questions on one long document each: system text, document, question, again and again.
 
-    With `contract-review` the provider's cache reads nothing although the leading messages are equal to the
-    byte and minutes apart; without `plant_waste` each of its calls has a document of its own. The other keys
-    are the control: what can be read from a cache is read and reported.
+    `contract-review` never asks its provider to cache, so nothing is read although the leading messages are
+    equal to the byte and minutes apart; without `plant_waste` each of its calls has a document of its own.
+    The other keys are the control: what can be read from a cache is read and reported.
     """
     rng = day.rng(alias)
     count = day.count(DOCUMENT_WEEKLY[alias], "office", capped=True)
@@ -155,6 +160,7 @@ def documents(day: Day, alias: str, pool: TextPool, *, plant_waste: bool) -> Cal
                 input=prefix + question,
                 output=int(sizes(rng, 1, _ANSWER)[0]),
                 cache_read=0 if alias == WASTEFUL_KEY else _whole_steps(seen, model),
+                cache_write=0 if model.states_cache_writes else UNKNOWN,
                 trace_call=session,
                 prefix=prefix if repeats else 0,
                 system=system_tokens,
@@ -172,6 +178,8 @@ def _prefix_tokens(rng: np.random.Generator, model: Model) -> int:
     tokens = int(rng.integers(2_400, 6_400))
     if model.provider == "openai":
         return tokens // OPENAI_STEP * OPENAI_STEP + OPENAI_STEP // 2
+    if model.provider == "anthropic":
+        return tokens
     return tokens // VLLM_BLOCK * VLLM_BLOCK + 3 * VLLM_BLOCK // 4
 
 

@@ -53,13 +53,10 @@ def _uuid(name: str) -> str:
 def _devices() -> tuple[Device, ...]:
     h100 = "NVIDIA H100 80GB HBM3"
     own = [
-        Device(_uuid(f"h100-{n}"), n, h100, "llama-3.3-70b", n // 4, 112.0, 385.0, 545.0, 96, 73_402)
-        for n in range(8)
+        Device(_uuid(f"h100-{n}"), n, h100, "llama-3.3-70b", n // 2, 112.0, 385.0, 545.0, 96, 73_402)
+        for n in range(4)
     ]
-    own += [
-        Device(_uuid(f"l40s-{n}"), n, "NVIDIA L40S", "qwen3-8b", n, 84.0, 205.0, 318.0, 64, 41_518)
-        for n in range(2)
-    ]
+    own.append(Device(_uuid("l40s-0"), 0, "NVIDIA L40S", "qwen3-8b", 0, 84.0, 205.0, 318.0, 64, 41_518))
     return tuple(own)
 
 

@@ -1,4 +1,7 @@
-"""Dagster assets of the waste stage: repetition, the cache curve, oversize prompts, retries. Thin; the work is beside."""
+"""Dagster assets of the waste stage: repetition, the cache curve, oversize prompts, retries.
+
+Thin; the work is beside.
+"""
 
 import dagster as dg
 
@@ -6,36 +9,55 @@ from parsers.records import REQUESTS
 from pipelines.pricing import base_prices, context_lengths, price_cliffs, prices_of
 from pipelines.resources import materialized, table_metadata
 from pipelines.site import Site
-from pipelines.waste.cache_curve import cache_curve as curve_of
 from pipelines.waste.caching_rules import default_rules
 from pipelines.waste.oversize import oversize as oversize_of
-from pipelines.waste.repetition import repeated_prefixes
-from pipelines.waste.repetition import repetition as repetition_of
 from pipelines.waste.retries import failed_attempts
 from pipelines.waste.retries import retries as retries_of
 from warehouse.tables import CACHE_CURVE, OVERSIZE, REPETITION, RETRIES
 
 GROUP = "waste"
 CALLS, OVERSIZE_APPS = "waste_calls", "oversize_apps"
-"""Frames that the findings are made from: repetition call by call, oversize prompts application by application."""
+"""Frames that the findings are made from: repetition call by call, oversize prompts application by
+application.
+"""
 
 
-@dg.asset(group_name=GROUP, deps=[REQUESTS.name], metadata=table_metadata(REPETITION))
-def repetition(site: dg.ResourceParam[Site]) -> dg.MaterializeResult:
+@dg.asset(
+    group_name=GROUP,
+    deps=[REQUESTS.name],
+    description=REPETITION.description,
+    metadata=table_metadata(REPETITION),
+)
+def repetition(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
+    from pipelines.waste.repetition import repeated_prefixes
+    from pipelines.waste.repetition import repetition as repetition_of
+
     requests = site.warehouse.scan(REQUESTS)
     calls = repeated_prefixes(requests, base_prices(prices_of(requests)), default_rules())
     site.warehouse.keep(CALLS, calls)
     return materialized(site.warehouse.write_mart(REPETITION, repetition_of(calls)))
 
 
-@dg.asset(group_name=GROUP, deps=[REQUESTS.name], metadata=table_metadata(CACHE_CURVE))
-def cache_curve(site: dg.ResourceParam[Site]) -> dg.MaterializeResult:
+@dg.asset(
+    group_name=GROUP,
+    deps=[REQUESTS.name],
+    description=CACHE_CURVE.description,
+    metadata=table_metadata(CACHE_CURVE),
+)
+def cache_curve(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
+    from pipelines.waste.cache_curve import cache_curve as curve_of
+
     frame = curve_of(site.warehouse.scan(REQUESTS), default_rules())
     return materialized(site.warehouse.write_mart(CACHE_CURVE, frame))
 
 
-@dg.asset(group_name=GROUP, deps=[REQUESTS.name], metadata=table_metadata(OVERSIZE))
-def oversize(site: dg.ResourceParam[Site]) -> dg.MaterializeResult:
+@dg.asset(
+    group_name=GROUP,
+    deps=[REQUESTS.name],
+    description=OVERSIZE.description,
+    metadata=table_metadata(OVERSIZE),
+)
+def oversize(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
     requests = site.warehouse.scan(REQUESTS)
     prices = prices_of(requests)
     frame = oversize_of(requests, base_prices(prices), context_lengths(requests), price_cliffs(prices))
@@ -43,8 +65,10 @@ def oversize(site: dg.ResourceParam[Site]) -> dg.MaterializeResult:
     return materialized(site.warehouse.write_mart(OVERSIZE, frame))
 
 
-@dg.asset(group_name=GROUP, deps=[REQUESTS.name], metadata=table_metadata(RETRIES))
-def retries(site: dg.ResourceParam[Site]) -> dg.MaterializeResult:
+@dg.asset(
+    group_name=GROUP, deps=[REQUESTS.name], description=RETRIES.description, metadata=table_metadata(RETRIES)
+)
+def retries(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
     attempts = failed_attempts(site.warehouse.scan(REQUESTS))
     return materialized(site.warehouse.write_mart(RETRIES, retries_of(attempts)))
 

@@ -35,6 +35,10 @@ class Result:
         return self.rows.height + self.rejects.height + self.other_lines
 
     @property
+    def numbers(self) -> list[int]:
+        return sorted(self.rows["source_line"].to_list() + self.rejects["source_line"].to_list())
+
+    @property
     def reasons(self) -> dict[int, str]:
         return dict(zip(self.rejects["source_line"].to_list(), self.rejects["reason"].to_list(), strict=True))
 

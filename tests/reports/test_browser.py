@@ -1,4 +1,4 @@
-"""The page in a real browser, the network off: charts are drawn, no script of a log runs, nothing sticks out."""
+"""The page in a real browser, network off: charts are drawn, no script of a log runs, nothing sticks out."""
 
 from __future__ import annotations
 
@@ -94,6 +94,8 @@ def test_nothing_scrolls_sideways(width, week, tmp_path):
         f"<!DOCTYPE html><iframe id=f src=audit.html width={width} height=800 style='border:0'></iframe>"
         "<script>f.onload=()=>setTimeout(()=>{const r=f.contentDocument.documentElement;"
         "document.documentElement.dataset.over=r.scrollWidth-r.clientWidth;"
+        "document.documentElement.dataset.first=Math.ceil("
+        "f.contentDocument.getElementById('decision').getBoundingClientRect().bottom);"
         "document.documentElement.dataset.charts=r.dataset.charts},8000)</script>",
         "utf-8",
     )
@@ -108,6 +110,10 @@ def test_nothing_scrolls_sideways(width, week, tmp_path):
     assert root is not None, seen.stderr[-2000:]
     assert 'data-charts="done"' in root[0], root[0]
     assert 'data-over="0"' in root[0], root[0]
+    bottom = re.search(r'data-first="(\d+)"', root[0])
+    assert bottom is not None
+    if width == 1280:  # the decision and its two charts are the first screen
+        assert int(bottom[1]) <= 800
 
 
 def test_it_prints(week, tmp_path):

@@ -80,8 +80,13 @@ def test_no_choice_says_why(document):
     _choose(document, None)
     found = decision(document)
     assert found.verdict == "undecided"
-    assert "It meets the SLO at the peak" in found.headline
+    assert found.headline.endswith("No option can be recommended: It meets the SLO at the peak.")
     assert found.confidence == "low"
+    for option in document["sizing"]["as_is"]["options"]:
+        option["reasons"] = ["No choice: no price is known"]
+    assert decision(document).headline.endswith("No option can be recommended: no price is known.")
+    document["fleet"] = None
+    assert "no fleet.toml says what runs today" in decision(document).headline
 
 
 @pytest.mark.parametrize(
@@ -123,10 +128,29 @@ def test_sessions_alone_give_an_upper_bound(document):
 
 
 def test_a_pool_without_mfu_says_why(document):
+    document["costs"]["idle"] = "0"
     document["efficiency"][0]["mfu_busy"] = None
     document["efficiency"][0]["basis"] = ["no call has a duration"]
     third = decision(document).reasons[2]
     assert third.text.endswith("MFU is unknown: no call has a duration.")
+
+
+def test_idle_hardware_is_a_reason_where_it_is_much_of_the_cost(document):
+    third = decision(document).reasons[2]
+    assert third.text.startswith("76 % of the window's cost")
+    assert third.section == "money"
+
+
+def test_a_pool_without_a_choice_is_named_and_left_out_of_the_money(week):
+    nobody = week.fleet_options.with_columns(
+        pool=pl.lit("odd"), is_choice=pl.lit(value=False), reasons=pl.lit(["No choice: no price is known"])
+    )
+    options = pl.concat([week.fleet_options, nobody])
+    found = decision(audit_document(dataclasses.replace(week, fleet_options=options)))
+    assert found.headline.endswith("for main. Do not buy. odd can't be judged: no price is known.")
+    assert found.money_line.startswith("Now 38,900 USD a month; 24,900 USD a month")
+    assert found.money_line.endswith("Without odd: no known cost.")
+    assert "1 of 2 pools without a recommendation" in found.confidence_why
 
 
 def test_money_without_options_is_the_window_scaled_to_a_month(document):

@@ -10,7 +10,7 @@ import pytest
 from parsers.records import REQUESTS
 from pipelines.fleet import Fleet, Pool
 from pipelines.sizing.load import demand_summary
-from warehouse.tables import COVERAGE, DEMAND_PEAKS
+from warehouse.tables import COVERAGE
 
 T0 = datetime(2026, 11, 16, tzinfo=UTC)
 POOL = Pool(name="small", models=("*qwen3-8b",), architecture="Qwen3 8B", accelerator="L40S", accelerators=2)
@@ -33,20 +33,8 @@ def requests(*rows):
     return REQUESTS.conform(pl.DataFrame(full, infer_schema_length=None)).lazy()
 
 
-def peaks(**scopes):
-    rows = [
-        {
-            "scope": f"model:{name}",
-            "measure": measure,
-            "window_s": window,
-            "value": rate * window,
-            "per_s": rate,
-        }
-        | {"start_at": T0, "basis": "t"}
-        for name, rates in scopes.items()
-        for (measure, window), rate in rates.items()
-    ]
-    return DEMAND_PEAKS.conform(pl.DataFrame(rows)) if rows else DEMAND_PEAKS.empty()
+def seconds(at):
+    return T0 + timedelta(seconds=at)
 
 
 TOKENS = {"input_tokens": 1000, "cache_read_tokens": 400, "output_tokens": 50}
@@ -62,7 +50,6 @@ def test_a_pool_gathers_its_models_and_api_models_stand_alone():
             TOKENS | {"status": "error"},
             TOKENS | {"response_cache_hit": True},
         ),
-        peaks(),
         DAY,
         FLEET,
     )
@@ -82,54 +69,55 @@ def test_a_pool_gathers_its_models_and_api_models_stand_alone():
     assert by_pool["qwen3-32b"].today is None
 
 
-def test_the_peak_is_that_of_the_window_nearest_to_a_minute_added_over_models():
-    one = {
-        ("requests", 60): 2.0,
-        ("uncached_input_tokens", 60): 900.0,
-        ("output_tokens", 60): 80.0,
-        ("requests", 10): 9.0,
-    }
-    two = {("requests", 60): 1.0, ("uncached_input_tokens", 60): 100.0, ("output_tokens", 60): 20.0}
-    rows = requests(TOKENS, TOKENS | {"model_served": "a/qwen3-8b"})
-    (load,) = demand_summary(rows, peaks(**{"qwen3-8b": one, "a/qwen3-8b": two}), DAY, FLEET)
-    assert (load.peak_window_s, load.peak_requests_per_s, load.peak_uncached_per_s) == (60, 3.0, 1000.0)
-    assert load.peak_rate == 100.0
-    assert load.peak_prompt_ratio == 10.0
+def test_the_peak_of_a_pool_is_one_moment_of_all_its_models_together():
+    """One model is busy in the first minute, the other an hour later: their peaks are not added up."""
+    first = [TOKENS | {"started_at": seconds(n)} for n in range(30)]
+    later = [TOKENS | {"started_at": seconds(3600 + n), "model_served": "a/qwen3-8b"} for n in range(20)]
+    both = [TOKENS | {"started_at": seconds(7200)}]
+    (load,) = demand_summary(requests(*first, *later, *both), DAY, FLEET)
+    assert (load.peak_window_s, load.peak_requests_per_s) == (60, 0.5)
+    assert load.peak_uncached_per_s == 30 * 600 / 60
+    assert load.peak_rate == 30 * 50 / 60
+    assert load.peak_prompt_ratio == 12
+    (moment,) = load.moments
+    assert moment.start_us == int(T0.timestamp() * 1e6)
+
+
+def test_moments_of_different_kinds_are_kept_apart_and_prompts_bring_their_usual_output():
+    prompts = [TOKENS | {"started_at": seconds(n), "input_tokens": 8400} for n in range(10)]
+    answers = [TOKENS | {"started_at": seconds(3600 + n), "output_tokens": 900} for n in range(12)]
+    (load,) = demand_summary(requests(*prompts, *answers, TOKENS | {"started_at": seconds(7200)}), DAY, FLEET)
+    assert len(load.moments) == 2
+    rates = sorted((part.peak_uncached_per_s, part.peak_output_per_s) for part in load.at_moments)
+    assert rates[0] == (12 * 600 / 60, 12 * 900 / 60)
+    assert rates[1][0] == 10 * 8000 / 60
+    assert rates[1][1] == pytest.approx(max(10 * 50 / 60, rates[1][0] / load.prompt_ratio))
+    assert all(not part.moments for part in load.at_moments)
 
 
 def test_an_unknown_peak_stays_unknown():
-    (load,) = demand_summary(requests(TOKENS), peaks(), DAY, FLEET)
+    (load,) = demand_summary(requests(TOKENS), DAY, FLEET)
     assert load.peak_rate is None
     assert "peak is unknown" in load.basis[0]
+    assert load.at_moments == (load,)
 
 
 def test_calls_without_tokens_are_not_in_the_means():
-    (load,) = demand_summary(requests(TOKENS, {}), peaks(), DAY, FLEET)
+    (load,) = demand_summary(requests(TOKENS, {}), DAY, FLEET)
     assert (load.requests, load.counted, load.input_mean) == (2, 1, 1000)
     assert any("unknown tokens" in line for line in load.basis)
 
 
 def test_waste_is_taken_out_evenly_and_at_most_once():
-    rate = {("requests", 60): 1.0, ("uncached_input_tokens", 60): 600.0, ("output_tokens", 60): 50.0}
-    args = (requests(TOKENS, TOKENS), peaks(**{"qwen3-8b": rate}), DAY, FLEET)
+    args = (requests(TOKENS | {"started_at": T0}, TOKENS | {"started_at": seconds(120)}), DAY, FLEET)
     (load,) = demand_summary(*args, missed_tokens={"qwen3-8b": 600})
-    assert (load.uncached_input_tokens, load.peak_uncached_per_s, load.input_tokens) == (600, 300, 2000)
+    assert (load.uncached_input_tokens, load.peak_uncached_per_s, load.input_tokens) == (600, 5, 2000)
+    assert [moment.uncached_per_s for moment in load.moments] == [5]
     (load,) = demand_summary(*args, oversize_tokens={"qwen3-8b": 200})
     assert (load.uncached_input_tokens, load.input_tokens) == (1000, 1800)
     (load,) = demand_summary(*args, missed_tokens={"qwen3-8b": 1e9})
     assert load.uncached_input_tokens == 0
 
 
-def test_burstiness_is_that_of_the_busiest_hour():
-    even = [TOKENS | {"started_at": T0 + timedelta(seconds=10 * n)} for n in range(100)]
-    (load,) = demand_summary(requests(*even), peaks(), DAY, FLEET)
-    assert load.arrival_cv2 == pytest.approx(0)
-    pairs = [TOKENS | {"started_at": T0 + timedelta(seconds=20 * (n // 2))} for n in range(100)]
-    (load,) = demand_summary(requests(*pairs), peaks(), DAY, FLEET)
-    assert load.arrival_cv2 == pytest.approx(1, abs=0.1)
-    (load,) = demand_summary(requests(*even[:5]), peaks(), DAY, FLEET)
-    assert load.arrival_cv2 == 1
-
-
 def test_no_requests_no_load():
-    assert demand_summary(REQUESTS.empty().lazy(), peaks(), DAY, FLEET) == []
+    assert demand_summary(REQUESTS.empty().lazy(), DAY, FLEET) == []

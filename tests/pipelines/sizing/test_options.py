@@ -6,11 +6,14 @@ import math
 from dataclasses import replace
 from decimal import Decimal
 
+import polars as pl
 import pytest
 
 from pipelines.fleet import Fleet, Pool, Site, Slo
+from pipelines.sizing.api_offers import ApiOffer
 from pipelines.sizing.cost import Prices, bought_count, monthly_usd
 from pipelines.sizing.load import DemandSummary
+from pipelines.sizing.moments import Moment, Observed
 from pipelines.sizing.options import fleet_options
 from pipelines.sizing.reasons import options_basis
 from pipelines.sizing.replicas import MAX_UTILISATION, replicas_needed, slot_wait_p95_s
@@ -134,7 +137,9 @@ def test_lower_precision_and_unmeasured_cards_are_listed_but_not_chosen():
 
 def test_an_unknown_architecture_gets_an_api_row_alone():
     row = one(
-        options(load(None, model=None, name="gpt-4o"), api_usd_per_month={"gpt-4o": Decimal("99.5")}),
+        options(
+            load(None, model=None, name="gpt-4o"), apis={"gpt-4o": ApiOffer(Decimal("99.5"), is_today=True)}
+        ),
         "is_choice",
     )
     assert (row["serving"], row["usd_per_month"], row["is_today"]) == ("api", Decimal("99.5"), True)
@@ -146,6 +151,118 @@ def test_an_unknown_architecture_gets_an_api_row_alone():
         None,
     )
     assert any("unknown" in reason for reason in row["reasons"])
+
+
+def observed(ttft=800.0, tpot=25.0, failed=0):
+    return Observed(0, 60.0, 100, failed, ttft_p50_ms=200, ttft_p95_ms=ttft, tpot_p50_ms=20, tpot_p95_ms=tpot)
+
+
+def test_a_fleet_that_the_log_shows_carrying_the_peak_is_kept_whatever_the_estimate():
+    """The estimate calls it too small by far; the latency that was logged says it is not."""
+    out = options(load(pool(), rate=40.0, observed=observed()))
+    today = one(out, "is_today")
+    assert today["is_choice"]
+    assert today["meets_slo"]
+    assert today["reasons"][0].startswith(
+        "It carried the peak: observed p95 TTFT 800 ms, TPOT 25 ms over 100 calls"
+    )
+    assert (today["ttft_ms_p95"], today["ttft_ms_low"], today["ttft_ms_high"]) == (800, 800, 800)
+    assert (today["ttft_ms_p50"], today["tpot_ms_p50"], today["tpot_ms_p95"]) == (200, 20, 25)
+    assert not any("interval" in reason or "range breaks" in reason for reason in today["reasons"])
+
+
+@pytest.mark.parametrize(
+    "seen", [observed(ttft=2500.0), observed(tpot=61.0), observed(ttft=math.inf, failed=9)]
+)
+def test_a_fleet_that_the_log_shows_breaking_the_slo_is_not_kept(seen):
+    out = options(load(pool(), observed=seen))
+    today = one(out, "is_today")
+    assert today["meets_slo"] is False
+    assert not today["is_choice"]
+    assert today["reasons"][0].startswith("It did not carry the peak: observed")
+    assert (today["ttft_ms_p95"] is None) == math.isinf(seen.ttft_p95_ms)
+
+
+def test_the_hardest_moment_counts_and_peaks_of_different_moments_do_not_add_up():
+    """Prompts at night and answers by day need no more than the worse of the two."""
+    night = Moment(0, 60.0, requests_per_s=1.0, uncached_per_s=9000.0, output_per_s=300.0)
+    noon = Moment(1, 60.0, requests_per_s=5.0, uncached_per_s=300.0, output_per_s=2400.0)
+    peaks = {"peak_requests_per_s": 5.0, "peak_uncached_per_s": 9000.0, "peak_output_per_s": 2400.0}
+
+    def load_of(*moments):
+        today = one(options(load(pool(), moments=moments, **peaks)), "is_today")
+        return today["peak_utilisation_ratio"]
+
+    assert load_of(night, noon) == max(load_of(night), load_of(noon))
+    assert load_of() > load_of(night, noon)
+
+
+def test_growth_that_leads_over_the_limit_is_said():
+    fleet = Fleet(pools=(pool(),), site=Site(growth_per_year=2.0), slo=Slo(tpot_p95_ms=60))
+    said = one(options(load(pool(), rate=2.0), fleet=fleet), "is_today")
+    assert 0.3 < said["peak_utilisation_ratio"] <= MAX_UTILISATION
+    assert any("With a year's growth of 200%" in reason for reason in said["reasons"])
+
+
+def test_measured_power_goes_into_the_cost_of_what_runs_today():
+    plain, measured = (
+        one(options(load(pool(capex_usd_per_accelerator=24_000)), measured_w=watts), "is_today")
+        for watts in ({}, {"chat": 4000.0})
+    )
+    assert measured["power_kw"] == pytest.approx(4.0 * 1.25 * 1.54)
+    assert "Power measured" in measured["reasons"]
+    assert any("Power modelled" in reason for reason in plain["reasons"])
+    energy = Decimal(repr(round(measured["power_kw"], 6))) * 730 * Decimal("0.12")
+    amortised = Decimal(8) * 24_000 / 48
+    assert measured["usd_per_month"] == pytest.approx(amortised + energy, abs=Decimal("0.001"))
+    assert measured["tokens_per_j"] == pytest.approx(300.0 / 4000)
+
+
+def test_a_hosted_copy_is_listed_for_comparison_and_never_chosen():
+    offer = ApiOffer(Decimal(10), is_today=False, reasons=("List price of the same open weights",))
+    out = options(load(pool()), apis={"chat": offer})
+    (row,) = out.filter(out["serving"] == "api").iter_rows(named=True)
+    assert (row["usd_per_month"], row["is_choice"], row["is_today"], row["meets_slo"]) == (
+        10,
+        False,
+        False,
+        None,
+    )
+    chosen = one(out, "is_choice")
+    assert chosen["is_today"]
+    assert any(
+        reason.startswith("A hosted API of the same weights lists at 10 USD a month")
+        for reason in chosen["reasons"]
+    )
+
+
+@pytest.mark.parametrize(("usd", "kept"), [(Decimal(100), True), (Decimal(10_000_000), False)])
+def test_an_api_that_serves_an_open_model_today_is_kept_unless_hardware_saves(usd, kept):
+    offer = ApiOffer(usd, is_today=True)
+    out = options(load(None, model="Qwen3 32B", name="qwen3-32b"), apis={"qwen3-32b": offer})
+    chosen, today = one(out, "is_choice"), one(out, "is_today")
+    assert today["serving"] == "api"
+    assert chosen["is_today"] == kept
+    assert ("An API serves it today" if kept else "saves") in chosen["reasons"][0]
+
+
+def test_every_row_is_consistent_in_itself():
+    """Cost per token is cost per month over tokens per month; saturated is never dearer; loads have order."""
+    entry = load(pool(), observed=observed())
+    out = options(entry).filter(pl.col("count").is_not_null() & pl.col("usd_per_month").is_not_null())
+    for row in out.iter_rows(named=True):
+        assert row["usd_per_mtok"] == pytest.approx(
+            row["usd_per_month"] / Decimal(repr(entry.month_tokens)) * 1_000_000, abs=Decimal("0.000001")
+        )
+        assert row["usd_per_mtok_saturated"] <= row["usd_per_mtok"]
+        assert 0 < row["utilisation_ratio"] <= row["peak_utilisation_ratio"]
+        assert row["replicas"] * int(row["parallelism"].removeprefix("TP")) == row["count"]
+        assert row["power_kw"] > 0
+        assert row["ttft_ms_p50"] <= row["ttft_ms_p95"]
+        if row["meets_slo"] and not row["is_today"]:
+            assert row["ttft_ms_p95"] <= 2000
+            assert row["tpot_ms_p95"] <= 60
+            assert row["peak_utilisation_ratio"] <= MAX_UTILISATION
 
 
 def test_without_a_peak_nothing_is_recommended():

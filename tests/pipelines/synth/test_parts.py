@@ -58,6 +58,7 @@ def test_cacheable_tokens_are_whole_steps(prefix):
     vllm = max(16 * n for n in range(1_251) if 16 * n <= prefix)
     assert cacheable_tokens(np.array([prefix]), "openai").tolist() == [openai]
     assert cacheable_tokens(np.array([prefix]), "hosted_vllm").tolist() == [vllm]
+    assert cacheable_tokens(np.array([prefix]), "anthropic").tolist() == [prefix if prefix >= 1_024 else 0]
 
 
 @few

@@ -197,9 +197,20 @@ def test_the_controls_read_what_can_be_read(week):
     assert 0 < waste.detail["missed_tokens"] <= waste.tokens
 
 
-def test_money_missed_is_the_difference_of_the_list_prices(week):
+def test_money_missed_is_the_difference_of_the_list_prices_net_of_writing_each_document_once(week, records):
     waste = week[1].of_kind("repeated_documents").detail
-    assert Decimal(waste["missed_usd"]) == waste["missed_tokens"] * Decimal("0.000001125")
+    documents = defaultdict(list)
+    for row in records:
+        if alias(row) == "contract-review":
+            documents[row["messages"][1]["content"]].append(row)
+    written = sum(
+        sum(len(message["content"]) for message in rows[0]["messages"][:2]) // 4
+        for rows in documents.values()
+        if len(rows) > 1
+    )
+    assert waste["written_once_tokens"] == written
+    saved = waste["missed_tokens"] * Decimal("0.0000135") - written * Decimal("0.00000375")
+    assert Decimal(waste["missed_usd"]) == saved
 
 
 def test_session_upper_bound_is_what_the_turn_before_had(week, records):

@@ -1,0 +1,196 @@
+"""Compressed files and archives as streams of plain bytes.
+
+Belongs here: gzip, bzip2, xz and zstd streams, members of zip and tar. Does not belong here: which files are
+read (`sources.py`).
+
+Nothing is extracted under a name from an archive: a member is a stream, so no path can escape.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import shutil
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+BLOCK = 8 << 20
+MAX_MEMBERS = 100_000
+
+_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz"}
+# RuntimeError is how `zipfile` refuses members that are encrypted or packed in a way it does not know.
+CUT_OFF = (EOFError, zlib.error, lzma.LZMAError, OSError, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
+"""What a stream raises where its data ends too early, is damaged or can't be unpacked."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file in an archive; of a tar, also where its bytes lie in the unpacked archive."""
+
+    name: str
+    offset: int | None = None
+    size: int | None = None
+
+
+def members(path: Path) -> tuple[list[Member] | None, str | None]:
+    """The members of an archive (None: the file is no archive) and what kept the list from being complete."""
+    found: list[Member] = []
+    problem = None
+    try:
+        if zipfile.is_zipfile(path):
+            found = [Member(item.filename) for item in _unzipped(path).infolist() if not item.is_dir()]
+        elif _is_tar(path):
+            found, problem = _tar_members(path)
+        else:
+            return None, None
+    except CUT_OFF as error:
+        return [], f"it can't be opened ({first_line(error)})"
+    if len(found) > MAX_MEMBERS:
+        return [], f"it has more than {MAX_MEMBERS:,} members: unpack it and give the folder"
+    return found, problem
+
+
+def open_member(path: Path, member: Member) -> IO[bytes]:
+    """One member as a stream, still compressed if it is compressed itself.
+
+    Raises:
+        one of CUT_OFF, KeyError: the archive is damaged, encrypted or has changed.
+
+    """
+    if zipfile.is_zipfile(path):
+        return _unzipped(path).open(member.name)
+    whole = _unpacked(path)
+    if member.offset is not None and member.size is not None:
+        return cast("IO[bytes]", io.BufferedReader(_Part(whole, member.offset, member.size), BLOCK))
+    return cast("IO[bytes]", tarfile.open(fileobj=whole).extractfile(member.name))
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _tar_members(path: Path) -> tuple[list[Member], str | None]:
+    """Members of a tar, the last one of each name, and what ended the list before its end."""
+    found: dict[str, Member] = {}
+    try:
+        with tarfile.open(fileobj=_unpacked(path)) as tar:
+            for item in tar:
+                if item.isfile():
+                    # A sparse member lies there in pieces, which only tarfile can join.
+                    offset = None if item.issparse() else item.offset_data
+                    found[item.name] = Member(item.name, offset, item.size)
+    except CUT_OFF as error:
+        problem = f"the archive is cut off or damaged ({first_line(error)}); some members are missing"
+        return list(found.values()), problem
+    return list(found.values()), None
+
+
+_opened: dict[tuple[Path, int, int], Any] = {}
+
+
+def _kept_open(path: Path, opened: Callable[[Path], Any]) -> Any:
+    """One archive stays open: its members are read one by one, and to unpack it for each would take n times n."""
+    stat = path.stat()
+    key = (path, stat.st_mtime_ns, stat.st_size)
+    if key not in _opened:
+        while _opened:
+            _opened.popitem()[1].close()
+        _opened[key] = opened(path)
+    return _opened[key]
+
+
+def _unzipped(path: Path) -> zipfile.ZipFile:
+    return cast("zipfile.ZipFile", _kept_open(path, zipfile.ZipFile))
+
+
+def _unpacked(path: Path) -> IO[bytes]:
+    """A tar as plain bytes: the file itself, or a temporary file without a name."""
+    stream = cast("IO[bytes]", _kept_open(path, _decompressed))
+    stream.seek(0)
+    return stream
+
+
+def _decompressed(path: Path) -> IO[bytes]:
+    raw = path.open("rb")
+    if compression(raw.read(6)) is None:
+        return raw
+    raw.seek(0)
+    unpacked = tempfile.TemporaryFile()  # noqa: SIM115 - see _kept_open
+    # A cut is met again when the members are listed: they end too early.
+    with raw, plain(raw) as stream, suppress(EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile):
+        shutil.copyfileobj(stream, unpacked, BLOCK)
+    return unpacked
+
+
+class _Part(io.RawIOBase):
+    """A part of an open file, as a file."""
+
+    def __init__(self, whole: IO[bytes], offset: int, size: int) -> None:
+        self._whole, self._offset, self._size, self._at = whole, offset, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        wanted = min(len(buffer), self._size - self._at)
+        if wanted <= 0:
+            return 0
+        self._whole.seek(self._offset + self._at)
+        data = self._whole.read(wanted)
+        if not data:
+            raise EOFError("the archive ends inside this member")
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+def _is_tar(path: Path) -> bool:
+    try:
+        with path.open("rb") as raw, plain(raw) as stream:
+            return stream.read(512)[257:262] == b"ustar"
+    except CUT_OFF:
+        return False
+
+
+def compression(magic: bytes) -> str | None:
+    """The compression that the first bytes of a file show; None for plain data."""
+    return next((name for start, name in _MAGIC.items() if magic.startswith(start)), None)
+
+
+def plain(raw: IO[bytes]) -> IO[bytes]:
+    """Wrap a stream in the decompressor that its first bytes call for."""
+    magic = raw.read(6)
+    raw.seek(0)
+    match compression(magic):
+        case "gzip":
+            return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
+        case "bzip2":
+            return cast("IO[bytes]", bz2.BZ2File(raw))
+        case "xz":
+            return cast("IO[bytes]", lzma.LZMAFile(raw))
+        case "zstd":
+            import pyarrow as pa
+
+            return cast("IO[bytes]", pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd"))
+        case _:
+            return raw

@@ -1,0 +1,40 @@
+"""Cells and delimiters of CSV lines.
+
+Belongs here: what detection and reading both need, without the weight of a reader. Does not belong here:
+files (`parsers/csv_reader.py`).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+
+DELIMITERS = ",;\t|"
+MAX_CELL_CHARACTERS = 64 << 20
+
+# Python's own limit of 131,072 characters is less than one long prompt. It can only be set for all readers.
+csv.field_size_limit(MAX_CELL_CHARACTERS)
+
+
+def records(text: str, delimiter: str, *, strict: bool = False) -> list[list[str]]:
+    """All records of a text, cell by cell.
+
+    Raises:
+        csv.Error: the text is no CSV; with `strict` also where a quoted cell goes on behind its quote.
+
+    """
+    return list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=strict))
+
+
+def sniff_delimiter(header: str) -> str:
+    """The delimiter that splits a header line into the most cells; a comma where none does."""
+    return max(DELIMITERS, key=lambda delimiter: (len(cells(header, delimiter)), delimiter == ","))
+
+
+def cells(line: str, delimiter: str) -> list[str]:
+    """The cells of one line, stripped; none if it is no CSV."""
+    try:
+        read = records(line, delimiter)
+    except csv.Error:
+        return []
+    return [cell.strip() for cell in read[0]] if read else []

@@ -1,0 +1,139 @@
+"""llama.cpp server logs: the text log in all its layouts since 2023, and the JSON-lines log.
+
+Belongs here: containers, stamps and detection. Does not belong here: what the lines of a task make together
+(`parsers/llamacpp.py`).
+
+Layouts: `M.SS.mmm.uuu L slot name: id 0 | task 1 | text` (2025 on; the stamp counts from the process's start),
+the same without stamp, timings on bare lines after `print_timing: id 0 | task 1 |` (2024, 2025), `text | tid=..
+timestamp=.. id_slot=.. id_task=..` (2024; ik_llama.cpp today), and `llama_print_timings:` blocks (2023).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from parsers import clock
+from parsers.format import Format, TokenSemantics
+from parsers.llamacpp import assemble
+from parsers.records import REQUESTS
+
+if TYPE_CHECKING:
+    from parsers.format import Context, Head
+
+_ANSI = r"(?:\x1b|\\u001[bB])\[[0-9;]*m"
+_INSTANT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)"
+_CONTAINER = (
+    r'(?:\{"log":"|(?P<at>' + _INSTANT + r") (?:std(?:out|err) F )?|"
+    r"[A-Z][a-z]{2} [ \d]\d [\d:]{8} \S+ [\w.-]+(?:\[\d+\])?: )?"
+    r"(?:(?P<service>[\w.-]+) +\| |\[ *(?P<port>\d{2,5})\] )?"
+)
+_STAMP = r"(?:(?P<min>\d{1,7})\.(?P<s>\d\d)\.(?P<ms>\d{3})\.(?P<us>\d{3}) [A-Z] )?"
+_LINE = "^" + _CONTAINER + _STAMP + r"(?P<message>.*)$"
+_JSON_TAIL = r'\\n","stream":"\w+","time":"(' + _INSTANT + r')"\}\s*$'
+
+_OWN = (
+    r"slot +\S+: id +\d+ \| task -?\d+ \| ?|"
+    r"srv +(?:\S+: )(?:loading model '|model loaded|listening on |update_slots: |all slots are idle)|"
+    r"srv +(?:load_model|update_slots|llama_server|log_server_r): |"
+    r"llama_(?:print_timings|perf_context_print): +(?:load|prompt eval|eval|total) time = |"
+    r"(?:INFO|VERB|WARN|ERR) +\[ *(?:print_timings|launch_slot_with_task|update_slots|log_server_request)\] .* \| tid="
+)
+_RECORD = re.compile(_LINE.removesuffix(r"(?P<message>.*)$") + f"(?:{_OWN})")
+_MESSAGE = re.compile(f"(?:{_OWN})")
+_OLD_JSON_KEYS = {"tid", "timestamp", "level", "function", "msg"}
+_OWN_SHARE = 0.05
+
+
+def _recognise_text(head: Head) -> bool:
+    lines = [line for line in head.lines if not line.startswith('{"type":')]
+    own = sum(bool(_RECORD.match(re.sub(_ANSI, "", line))) for line in lines)
+    return own > 0 and own >= _OWN_SHARE * len(lines)
+
+
+def _recognise_json(head: Head) -> bool:
+    logs = [item for item in head.objects if item.get("type") == "log" and {"time", "level", "msg"} <= item.keys()]
+    old = [item for item in head.objects if item.keys() >= _OLD_JSON_KEYS]
+    if old and len(old) == len(head.objects):
+        return any(item["function"] in {"main", "load_model", "print_timings", "update_slots"} for item in old)
+    return bool(logs) and any(re.match(r"\s*(?:srv|slot|cmn|llama_\w+) ", str(item["msg"])) for item in logs)
+
+
+def _map_text(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
+    plain = frame.select("source_line", pl.col("line").str.replace_all(_ANSI, ""))
+    parts = plain.with_columns(pl.col("line").str.extract_groups(_LINE).alias("parts")).unnest("parts")
+    json_at = pl.col("line").str.extract(_JSON_TAIL, 1)
+    stamp = [pl.col(name).cast(pl.Int64) for name in ("min", "s", "ms", "us")]
+    return assemble(
+        parts.select(
+            "source_line",
+            message=pl.col("message").str.replace(_JSON_TAIL, ""),
+            service=pl.coalesce("service", "port"),
+            relative_us=((stamp[0] * 60 + stamp[1]) * 1000 + stamp[2]) * 1000 + stamp[3],
+            wall_at=clock.iso_instant(pl.coalesce("at", json_at)),
+        ),
+        context,
+    )
+
+
+def _map_json(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
+    known = {name: pl.col(name).fill_null("") for name in ("timestamp", "id_slot", "id_task", "p0")}
+    old = pl.format(
+        "{} | tid=0 timestamp={} id_slot={} id_task={} p0={}",
+        pl.col("msg").fill_null(""), *known.values(),
+    )
+    stamp = pl.col("time").cast(pl.Int64, strict=False)
+    return assemble(
+        frame.select(
+            "source_line",
+            message=pl.when(pl.col("tid").is_not_null()).then(old).otherwise(pl.col("msg").str.strip_chars_end()),
+            service=pl.lit(None, pl.String),
+            relative_us=pl.when(stamp.is_between(0, 10**15)).then(stamp),
+            wall_at=pl.lit(None, pl.Datetime("us", "UTC")),
+        ),
+        context,
+    )
+
+
+_SEMANTICS = TokenSemantics(cache_read="inside", cache_write="absent", reasoning="inside", clock="relative")
+_TRAPS = (
+    "Stamps count from the process's start: option origin says when that was, else 2000-01-01 (`relative_clock`).",
+    "A log without any stamp sets its tasks one after the other (`clock_from_durations`): no load can be read from it.",
+    "Printed prompt tokens are the uncached ones; the whole prompt is the task's n_tokens, which not every build prints.",
+    "Where neither that nor the reuse is printed, input is the uncached part (`input_excludes_cached`).",
+    "Rates use one decode step fewer since 2026-08: tokens and ms are read, never rates.",
+    "The first token needs no decode step: a cancelled task generated slot length - prompt + 1.",
+    "A task starts when a slot takes it; the wait before that is not logged. ttft_ms is the prompt time in the slot.",
+    "A failed task is cancelled too when its client goes: it is an error. A task without an end is one as well.",
+    "Tasks with is_child = 1 are further choices of one call: they repeat its prompt, which counts once.",
+    "Of bare timings of parallel slots, the lines after a print_timing line are its own.",
+)
+
+TEXT = Format(
+    name="llamacpp_log",
+    title="llama.cpp server log (text)",
+    written_by="llama-server of llama.cpp, ik_llama.cpp and forks, on stderr, docker, Kubernetes or journald",
+    target=REQUESTS,
+    container="text",
+    recognised_by="lines such as `slot print_timing: id 0 | task 1 |`, `srv load_model:` or `llama_print_timings:`",
+    recognise=_recognise_text,
+    map=_map_text,
+    semantics=_SEMANTICS,
+    traps=_TRAPS,
+)
+
+JSON = Format(
+    name="llamacpp_log_jsonl",
+    title="llama.cpp server log (JSON lines)",
+    written_by="llama-server with JSON logging",
+    target=REQUESTS,
+    container="json_lines",
+    recognised_by="JSON objects with type log, time, level and msg; before 2024-09 tid, timestamp, function and msg",
+    recognise=_recognise_json,
+    map=_map_json,
+    structure=dict.fromkeys(("type", "time", "level", "msg", "tid", "timestamp", "id_slot", "id_task", "p0"), "VARCHAR"),
+    semantics=_SEMANTICS,
+    traps=_TRAPS,
+)

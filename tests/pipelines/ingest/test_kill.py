@@ -1,0 +1,162 @@
+"""Killed at any moment, run again: the facts are those of an undisturbed run, and nothing is left lying about."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from polars.testing import assert_frame_equal
+
+from parsers.errors import SiteConfigError, TokenworksError
+from parsers.records import RECORD_TABLES, REJECTS
+from warehouse.store import Warehouse
+
+ROOT = Path(__file__).resolve().parents[3]
+SCRIPT = """
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("ingesting", sys.argv[1])
+module = importlib.util.module_from_spec(spec)
+sys.modules["ingesting"] = module
+spec.loader.exec_module(module)
+from pathlib import Path
+print("ready", flush=True)
+module.ingest(Path(sys.argv[2]), sys.argv[3])
+print("done", flush=True)
+"""
+
+
+def start(home: Path, logs: Path) -> subprocess.Popen[str]:
+    """A process that ingests; it is ready to begin when this returns."""
+    conftest = Path(__file__).with_name("conftest.py")
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", SCRIPT, str(conftest), str(home), str(logs)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def scratch(home: Path) -> list[str]:
+    """Files that a dead run left: what a reader must never take for data."""
+    found = [str(path.relative_to(home)) for path in home.rglob("*")]
+    return [name for name in found if re.search(r"(^|/)(work-|spill|\.)", name)]
+
+
+@pytest.fixture
+def logs(tmp_path, payload, write):
+    """Enough files and days for a kill to hit something."""
+    for number in range(40):
+        lines = [payload(50 * number + n, at_day(number % 4, n)) for n in range(60)]
+        write(tmp_path / "logs" / f"{number:02}.jsonl", [*lines, "{broken\n"], modified=number)
+    return tmp_path / "logs"
+
+
+def at_day(day: int, n: int):
+    import datetime as dt
+
+    return dt.datetime(2026, 11, 16, 23, 50, tzinfo=dt.UTC) + dt.timedelta(days=day, seconds=30 * n)
+
+
+def check(home: Path, logs: Path, ingest, expected) -> None:
+    """A clean run over what is there gives what was expected."""
+    facts = ingest(home, logs)
+    for table in (*RECORD_TABLES, REJECTS):
+        assert_frame_equal(facts.tables[table.name], expected.tables[table.name])
+    assert facts.doubles == expected.doubles
+    assert facts.accounts()[0] == facts.accounts()[1] == 40 * 61
+    assert scratch(home) == []
+    assert len(list((home / "landed").iterdir())) == 40
+
+
+def kill_some_times(tmp_path, logs, ingest, kills: int, seed: int) -> None:
+    home = tmp_path / "home"
+    whole = ingest(tmp_path / "undisturbed", logs)
+    home.mkdir()
+    (home / "key").write_bytes((tmp_path / "undisturbed" / "key").read_bytes())
+    process = start(tmp_path / "timed", logs)
+    began = time.monotonic()
+    assert process.wait() == 0
+    takes = time.monotonic() - began
+    moments = random.Random(seed)
+    for _ in range(kills):
+        process = start(home, logs)
+        time.sleep(moments.uniform(0, takes))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        if moments.random() < 0.3:
+            check(home, logs, ingest, whole)
+    check(home, logs, ingest, whole)
+
+
+def test_killed_twice(tmp_path, logs, ingest):
+    kill_some_times(tmp_path, logs, ingest, kills=2, seed=1)
+
+
+@pytest.mark.slow
+def test_killed_ten_times(tmp_path, logs, ingest):
+    kill_some_times(tmp_path, logs, ingest, kills=10, seed=2)
+
+
+def test_leftovers_of_dead_runs_are_cleared_and_do_not_count(tmp_path, logs, ingest):
+    home = tmp_path / "home"
+    before = ingest(home, logs)
+    uuid = "0123456789abcdef" * 2
+    (home / "work-abc").mkdir()
+    (home / "work-abc" / "x.spool").write_text("half")
+    (home / "spill").mkdir()
+    half = home / "landed" / f".{'a' * 32}.{uuid}"
+    half.mkdir()
+    (half / "part-00000.parquet").write_bytes(b"PAR1half")
+    day = next((home / "facts" / "requests").iterdir())
+    (day / f".requests.parquet.{uuid}").write_bytes(b"PAR1half")
+    (home / "facts" / f".files.parquet.{uuid}").write_bytes(b"PAR1half")
+    (home / f".landings.json.{uuid}").write_text("[{")
+    assert_frame_equal(ingest(home, logs).requests, before.requests)
+    assert scratch(home) == []
+
+
+def test_one_process_at_a_time(tmp_path):
+    """The second is told who works there, in one line; the lock goes with its holder."""
+    home = tmp_path / "home"
+    code = (
+        "import sys, pathlib; from warehouse.store import Warehouse\n"
+        "with Warehouse(pathlib.Path(sys.argv[1])).alone():\n    print('held', flush=True)\n    sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(home)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert holder.stdout.readline() == b"held\n"
+    with (
+        pytest.raises(TokenworksError, match=rf"home: another run \(process {holder.pid}\) is working") as told,
+        Warehouse(home).alone(),
+    ):
+        pass
+    assert "\n" not in str(told.value)
+    holder.kill()
+    holder.communicate()
+    with Warehouse(home).alone():
+        assert (home / "lock").read_text() == str(os.getpid())
+
+
+@pytest.mark.parametrize("where", ["file", "file/below", "/proc/nowhere"])
+def test_a_folder_that_cannot_be_written_is_told(tmp_path, where):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SiteConfigError, match="can't be written") as told, Warehouse(tmp_path / where).alone():
+        pass
+    assert "\n" not in str(told.value)
