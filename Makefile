@@ -57,7 +57,7 @@ $(WEEK): | $(SYNCED)
 	mv $@.part $@
 
 week: $(SYNCED) | $(WEEK) ## make the example week if absent, audit it, and say where the report is
-	$(BIN)/tokenworks audit $(WEEK) --fleet $(FLEET) --out $(OUT)
+	$(BIN)/tokenworks audit $(WEEK)/gateway $(WEEK)/telemetry --fleet $(FLEET) --out $(OUT)
 	@echo "The report: $(CURDIR)/$(OUT)/audit.html"
 
 test: $(SYNCED) ## run the quick tests
@@ -76,7 +76,7 @@ bench: $(SYNCED) ## run the benchmarks; each prints ratios against its yardstick
 	@set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
 
 docs: $(SYNCED) ## write the generated reference pages again
-	$(BIN)/python -m warehouse.reference_docs
+	$(BIN)/python -m pipelines.reference_docs
 
 ui: $(SYNCED_UI) ## open the pipeline in Dagster's web page
 	VIRTUAL_ENV="$(CURDIR)/.venv" $(BIN)/dg dev

@@ -13,7 +13,6 @@ import gzip
 import io
 import lzma
 import os
-import shutil
 import tarfile
 import tempfile
 import zipfile
@@ -23,16 +22,21 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 BLOCK = 8 << 20
+_PIECE = 64 << 10
 MAX_MEMBERS = 100_000
 
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz"}
 # RuntimeError is how `zipfile` refuses members that are encrypted or packed in a way it does not know.
 CUT_OFF = (EOFError, zlib.error, lzma.LZMAError, OSError, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
 """What a stream raises where its data ends too early, is damaged or can't be unpacked."""
+
+
+class DamagedError(Exception):
+    """The data of a stream ends too early or is damaged."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,36 @@ def open_member(path: Path, member: Member) -> IO[bytes]:
     return cast("IO[bytes]", tarfile.open(fileobj=whole).extractfile(member.name))
 
 
+def blocks(stream: IO[bytes], size: int = BLOCK) -> Iterator[bytes]:
+    """The bytes of a stream, `size` at a time; what comes before a fault is given before the fault is raised.
+
+    Raises:
+        DamagedError: the data ends too early or is damaged.
+
+    """
+    fault: BaseException | None = None
+    at_end = False
+    while not at_end and fault is None:
+        parts: list[bytes] = []
+        left = size
+        while left > 0:
+            try:
+                # `read` would collect many small pieces and lose them all at a fault.
+                part = stream.read1(min(left, _PIECE))  # type: ignore[attr-defined]
+            except CUT_OFF as error:
+                fault = error
+                break
+            if not part:
+                at_end = True
+                break
+            parts.append(part)
+            left -= len(part)
+        if parts:
+            yield b"".join(parts)
+    if fault is not None:
+        raise DamagedError(first_line(fault)) from fault
+
+
 def first_line(error: BaseException) -> str:
     """What an error says, in one line."""
     return (str(error).splitlines() or [type(error).__name__])[0]
@@ -102,7 +136,7 @@ _opened: dict[tuple[Path, int, int], Any] = {}
 
 
 def _kept_open(path: Path, opened: Callable[[Path], Any]) -> Any:
-    """One archive stays open: its members are read one by one, and to unpack it for each would take n times n."""
+    """One archive stays open: to unpack it again for each of n members would take n times n."""
     stat = path.stat()
     key = (path, stat.st_mtime_ns, stat.st_size)
     if key not in _opened:
@@ -130,8 +164,9 @@ def _decompressed(path: Path) -> IO[bytes]:
     raw.seek(0)
     unpacked = tempfile.TemporaryFile()  # noqa: SIM115 - see _kept_open
     # A cut is met again when the members are listed: they end too early.
-    with raw, plain(raw) as stream, suppress(EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile):
-        shutil.copyfileobj(stream, unpacked, BLOCK)
+    with raw, plain(raw) as stream, suppress(DamagedError):
+        for block in blocks(stream):
+            unpacked.write(block)
     return unpacked
 
 
@@ -191,6 +226,8 @@ def plain(raw: IO[bytes]) -> IO[bytes]:
         case "zstd":
             import pyarrow as pa
 
-            return cast("IO[bytes]", pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd"))
+            return cast(
+                "IO[bytes]", pa.CompressedInputStream(pa.PythonFile(cast("io.IOBase", raw), mode="r"), "zstd")
+            )
         case _:
             return raw

@@ -17,13 +17,14 @@ csv.field_size_limit(MAX_CELL_CHARACTERS)
 
 
 def records(text: str, delimiter: str, *, strict: bool = False) -> list[list[str]]:
-    """All records of a text, cell by cell.
+    """All records of a text, cell by cell. A quote may stand behind spaces, as DuckDB allows.
 
     Raises:
         csv.Error: the text is no CSV; with `strict` also where a quoted cell goes on behind its quote.
 
     """
-    return list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=strict))
+    lines = io.StringIO(text, newline="")
+    return list(csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=strict))
 
 
 def sniff_delimiter(header: str) -> str:

@@ -1,8 +1,9 @@
 """CSV to raw frames: all columns as text, each record with the line it begins on.
 
-Belongs here: the fast way for files without a quote (DuckDB reads the file as it is), and the strict way: finding
-records (a quoted cell may hold line breaks), putting aside those with a wrong number of cells, and having DuckDB read
-the others. Does not belong here: cells of one line (`csv_cells.py`), what a column means (`formats/`).
+Belongs here: the fast way for files without a quote (DuckDB reads the file as it is), and the strict way:
+finding records (a quoted cell may hold line breaks), putting aside those with a wrong number of cells, and
+having DuckDB read the others. Does not belong here: cells of one line (`csv_cells.py`), what a column means
+(`formats/`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import duckdb
 import numpy as np
 import polars as pl
 
@@ -21,14 +21,15 @@ from parsers.readers import (
     LINE,
     MAX_CHUNK_ROWS,
     MAX_LINE_BYTES,
-    SPOOL_BYTES,
     MiscountError,
+    QueryError,
     Raw,
     bounded_lines,
     lines_with_content,
     literal,
     rows_per_chunk,
     selected,
+    spools,
     stream_frames,
 )
 
@@ -78,8 +79,9 @@ class _Shape:
 def read_csv(fmt: Format, laid: Laid, work: Path, *, strictly: bool = False) -> Iterator[Raw]:
     """Read a CSV file with a header line.
 
-    A record with another number of cells than the header, or one that is not UTF-8, is a bad line. Line breaks
-    inside a quoted cell belong to it; a quote that is never closed costs the line it stands on, not the rest.
+    A record with another number of cells than the header, or one that is not UTF-8, is a bad line. Line
+    breaks inside a quoted cell belong to it; a quote that is never closed costs the line it stands on, not
+    the rest.
 
     Raises:
         MiscountError: DuckDB can't read the file as it is; read again with `strictly`.
@@ -113,7 +115,10 @@ def _table(shape: _Shape, path: Path, *, skip: int = 0, line_end: str = "") -> s
 
 
 def _read_whole_file(fmt: Format, laid: Laid, shape: _Shape) -> Iterator[Raw]:
-    """Without quotes a record is a line. DuckDB skips empty lines and stops at one with too few or many cells."""
+    """Without quotes a record is a line.
+
+    DuckDB skips empty lines and stops at one with too few or many cells.
+    """
     numbers = lines_with_content(laid)
     sql = shape.select(fmt) + _table(shape, laid.path, skip=shape.line)
     yield Raw(pl.DataFrame(), {}, numbers.blank + 1)
@@ -124,7 +129,7 @@ def _read_whole_file(fmt: Format, laid: Laid, shape: _Shape) -> Iterator[Raw]:
                 raise MiscountError
             yield Raw(shape.named(frame).with_columns(pl.Series(LINE, numbers.take(seen, frame.height))))
             seen += frame.height
-    except duckdb.Error as error:
+    except QueryError as error:
         raise MiscountError from error
     if seen != numbers.stop:
         raise MiscountError
@@ -133,12 +138,11 @@ def _read_whole_file(fmt: Format, laid: Laid, shape: _Shape) -> Iterator[Raw]:
 def _read_records(fmt: Format, laid: Laid, shape: _Shape, work: Path) -> Iterator[Raw]:
     spool = work / "checked.csv"
     rows = rows_per_chunk(laid)
-    for lines, bad, other in _spools(laid, shape, spool):
+    for lines, bad, other in spools(_good(laid, shape), spool):
         yield Raw(pl.DataFrame(), bad, other)
         frame = shape.named(_read_spool(fmt, shape, spool, len(lines), rows))
         numbered = frame.with_columns(pl.Series(LINE, np.array(lines, dtype=np.int64)))
         yield from (Raw(part) for part in numbered.iter_slices(rows) if part.height)
-    spool.unlink(missing_ok=True)
 
 
 def _read_spool(fmt: Format, shape: _Shape, spool: Path, count: int, rows: int) -> pl.DataFrame:
@@ -146,13 +150,14 @@ def _read_spool(fmt: Format, shape: _Shape, spool: Path, count: int, rows: int) 
     try:
         sql = shape.select(fmt) + _table(shape, spool, line_end="new_line = '\\n',")
         frame = pl.concat(stream_frames(sql, rows, or_empty=True))
-    except duckdb.Error:
+    except QueryError:
         return _read_plainly(fmt, shape, spool)
     return frame if frame.height == count else _read_plainly(fmt, shape, spool)
 
 
 def _read_plainly(fmt: Format, shape: _Shape, spool: Path) -> pl.DataFrame:
-    rows = records(spool.read_text(encoding="utf-8", newline=""), shape.delimiter)
+    with spool.open(encoding="utf-8", newline="") as stream:
+        rows = records(stream.read(), shape.delimiter)
     plain = pl.DataFrame(rows, schema=dict.fromkeys(shape.columns, pl.String), orient="row")
     plain = plain.with_columns(pl.all().replace("", None))
     return pl.concat(
@@ -160,26 +165,12 @@ def _read_plainly(fmt: Format, shape: _Shape, spool: Path) -> pl.DataFrame:
     )
 
 
-def _spools(laid: Laid, shape: _Shape, spool: Path) -> Iterator[tuple[list[int], dict[int, str], int]]:
-    """Write good records to `spool`, at most SPOOL_BYTES at a time: (their lines, bad lines, other lines)."""
-    lines: list[int] = []
-    bad: dict[int, str] = {}
-    other = size = 0
-    out = spool.open("wb")
+def _good(laid: Laid, shape: _Shape) -> Iterator[tuple[int, bytes, str | None]]:
     for number, text, problem in _records(laid, len(shape.names), shape.delimiter):
         if number == shape.line or not text.strip():
-            other += 1
-        elif problem:
-            bad[number] = problem
+            yield number, b"", None
         else:
-            lines.append(number)
-            size += out.write(text.rstrip(b"\r\n") + b"\n")
-        if size >= SPOOL_BYTES or len(bad) >= MAX_CHUNK_ROWS:
-            out.close()
-            yield lines, bad, other
-            out, lines, bad, other, size = spool.open("wb"), [], {}, 0, 0
-    out.close()
-    yield lines, bad, other
+            yield number, text, problem
 
 
 def _records(
@@ -187,8 +178,8 @@ def _records(
 ) -> Iterator[tuple[int, bytes, str | None]]:
     """Records: the line each begins on, its bytes, and what is wrong with it.
 
-    Lines are joined while a quote is open. If what comes of it is no record, or the quote stays open for too long,
-    the quote was a stray one: the first line stands alone and the others are looked at again.
+    Lines are joined while a quote is open. If what comes of it is no record, or the quote stays open for too
+    long, the quote was a stray one: the first line stands alone and the others are looked at again.
     """
     physical = bounded_lines(laid, MAX_LINE_BYTES)
     again: deque[bytes] = deque()
@@ -205,35 +196,44 @@ def _records(
             quotes += more.count(b'"')
             size += len(more)
         text = b"".join(joined)
-        problem = _problem(text, delimiter, cells_wanted)
+        record, problem = _checked(text, delimiter, cells_wanted)
         if len(joined) > 1 and problem:
             again.extendleft(reversed(joined[1:]))
-            joined, text = joined[:1], line
-            problem = _problem(text, delimiter, cells_wanted)
-        yield number, text, problem
+            joined = joined[:1]
+            record, problem = _checked(line, delimiter, cells_wanted)
+        yield number, record, problem
         number += len(joined)
 
 
-def _problem(text: bytes, delimiter: str, cells_wanted: int | None) -> str | None:
-    """Why the bytes are not one record of so many cells (None: of any number)."""
+def _checked(text: bytes, delimiter: str, cells_wanted: int | None) -> tuple[bytes, str | None]:
+    """The record without its line end, and why it is not one of so many cells (None: of any number).
+
+    Delimiters too many at its end make no cells: DuckDB passes over them, too.
+    """
+    text = text.rstrip(b"\r\n")
     if len(text) > MAX_LINE_BYTES:
-        return f"the record is longer than {MAX_LINE_BYTES >> 20} MiB"
+        return text, f"the record is longer than {MAX_LINE_BYTES >> 20} MiB"
     try:
-        decoded = text.rstrip(b"\r\n").decode("utf-8")
+        decoded = text.decode("utf-8")
+        found = _cell_count(decoded, delimiter)
     except UnicodeDecodeError as error:
-        return f"the record is not UTF-8 text (byte {error.start + 1})"
-    if "\0" in decoded:
-        return "the record holds NUL bytes"
-    if '"' not in decoded and "\r" not in decoded:
-        found = decoded.count(delimiter) + 1
-    else:
-        try:
-            read = records(decoded, delimiter, strict=True)
-        except csv.Error as error:
-            return f"the record is no CSV: {error}"
-        if len(read) != 1:
-            return f"the record is no CSV: it ends inside of the line or a quote ({len(read)} records)"
-        found = len(read[0])
+        return text, f"the record is not UTF-8 text (byte {error.start + 1})"
+    except csv.Error as error:
+        return text, f"the record is no CSV: {error}"
     if cells_wanted is None or found == cells_wanted:
-        return None
-    return f"the record has {found} cells, the header has {cells_wanted}"
+        return text, None
+    more = found - cells_wanted
+    if more > 0 and decoded.endswith(delimiter * more):
+        return text[:-more], None
+    return text, f"the record has {found} cells, the header has {cells_wanted}"
+
+
+def _cell_count(text: str, delimiter: str) -> int:
+    if "\0" in text:
+        raise csv.Error("it holds NUL bytes")
+    if '"' not in text and "\r" not in text:
+        return text.count(delimiter) + 1
+    read = records(text, delimiter, strict=True)
+    if len(read) != 1:
+        raise csv.Error("a quote stands inside of a cell")
+    return len(read[0])

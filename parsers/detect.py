@@ -1,6 +1,7 @@
 """Which format a file is in: by its content, never by its name.
 
-Belongs here: asking every format whether it recognises a head, and saying so when none or several do. Does not belong
+Belongs here: asking every format whether it recognises a head, and saying so when none or several do. Does
+not belong
 here: the rules themselves (each format's `recognise`).
 """
 

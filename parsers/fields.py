@@ -1,8 +1,8 @@
 """The fields of a raw frame by dotted name, read quickly where the log is well formed.
 
-Belongs here: flattening nested records, and the fast way through the readings of `parsers/values.py`: a field that no
-record has costs nothing, and the careful reading of odd values runs only in chunks that hold one. Does not belong here:
-what a field means (`formats/`).
+Belongs here: flattening nested records, and the fast way through the readings of `parsers/values.py`: a field
+that no record has costs nothing, and the careful reading of odd values runs only in chunks that hold one.
+Does not belong here: what a field means (`formats/`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,16 @@ if TYPE_CHECKING:
 
 _NO_FAULT = pl.lit(None, dtype=pl.String)
 _MICROSECONDS = 1_000_000
+CLASS_NAME = r"^[A-Za-z_][\w.]{0,99}$"
+"""What the class or code of an error looks like; a message does not, and is not kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One field that was read: columns or expressions over `Fields.frame`. `fault` says why there is no value."""
+    """One field that was read: columns or expressions over `Fields.frame`.
+
+    `fault` says why there is no value.
+    """
 
     value: pl.Expr
     fault: pl.Expr
@@ -89,7 +94,7 @@ class Fields:
         return self._careful(names, MONEY, lambda text: values.money(text, _last(names)))
 
     def instant(self, *names: str) -> Read:
-        """An instant: seconds since 1970, else whatever `values.instant` can read, UTC where no zone is named."""
+        """An instant: seconds since 1970, else what `values.instant` can read; UTC where no zone is named."""
 
         def seconds(text: pl.Expr) -> pl.Expr:
             real = text.cast(pl.Float64, strict=False)

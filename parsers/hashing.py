@@ -2,9 +2,9 @@
 
 Belongs here: `PromptHasher` and its kernel. Does not belong here: what is repeated (`pipelines/waste/`).
 
-The chain is SipHash-1-3 (Aumasson, Bernstein 2012) run over the prompt's bytes; at the end of every block the state is
-finalised into that block's hash, so the n-th hash depends on the key and on all bytes up to there. A block ends every
-1,024 bytes of a message and at the end of each message.
+The chain is SipHash-1-3 (Aumasson, Bernstein 2012) run over the prompt's bytes; at the end of every block the
+state is finalised into that block's hash, so the n-th hash depends on the key and on all bytes up to there. A
+block ends every 1,024 bytes of a message and at the end of each message.
 """
 
 from __future__ import annotations
@@ -66,9 +66,10 @@ class PromptHasher:
         """Hash prompts block by block.
 
         Args:
-            messages: List(String); the messages of each prompt in the order they were sent (tools first), as text.
-            input_tokens: Int64; tokens of each prompt, apportioned to the blocks by bytes (an estimate inside a
-                prompt, exact at its end). Null leaves prefix_token_counts null.
+            messages: List(String); the messages of each prompt, as text, in the order they were sent (tools
+                first).
+            input_tokens: Int64; tokens of each prompt, apportioned to the blocks by bytes (an estimate inside
+                a prompt, exact at its end). Null leaves prefix_token_counts null.
 
         """
         rows = len(messages)
@@ -100,7 +101,8 @@ class PromptHasher:
         """Hash block ids that are chained already, so that ids of two scopes never meet.
 
         Args:
-            ids: List(Int64 or UInt64); equal ids of one scope mean equal prefixes.
+            ids: List(Int64 or UInt64); equal ids of one scope mean equal prefixes. A null in a list
+                counts as 0: refuse such a row before.
             scope: where the ids are valid (a session, a file); one per row or one for all.
 
         Returns:
@@ -114,9 +116,11 @@ class PromptHasher:
             unique, pl.Series(salts, dtype=pl.UInt64), return_dtype=pl.UInt64
         ).to_numpy()
         lengths = ids.list.len().fill_null(0).to_numpy().astype(np.int64)
-        flat = ids.explode(empty_as_null=False, keep_nulls=False).cast(pl.Int64).to_numpy().astype(np.uint64)
-        hashes = np.empty(len(flat), dtype=np.uint64)
-        _kernels()[1](flat, np.repeat(salt.astype(np.uint64), lengths), self._key, hashes)
+        flat = ids.explode(empty_as_null=False, keep_nulls=False)
+        bits = flat if flat.dtype == pl.UInt64 else flat.cast(pl.Int64).reinterpret(signed=False)
+        known = bits.fill_null(0).to_numpy()
+        hashes = np.empty(len(known), dtype=np.uint64)
+        _kernels()[1](known, np.repeat(salt.astype(np.uint64), lengths), self._key, hashes)
         ends = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
         return _masked(_lists(hashes, ends).alias(ids.name), ids.is_not_null())
 
@@ -135,8 +139,10 @@ def _bytes(texts: pl.Series) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
     array = texts.cast(pl.String).to_arrow(compat_level=pl.CompatLevel.oldest()).cast(pa.large_binary())
     _, offsets, data = array.buffers()
-    ends = np.frombuffer(offsets, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
-    return np.frombuffer(data, dtype=np.uint8) if data else np.empty(0, np.uint8), ends
+    if not len(array) or offsets is None:
+        return np.empty(0, np.uint8), np.zeros(1, np.int64)
+    ends = np.frombuffer(memoryview(offsets), dtype=np.int64)[array.offset : array.offset + len(array) + 1]
+    return np.frombuffer(memoryview(data), dtype=np.uint8) if data else np.empty(0, np.uint8), ends
 
 
 def _masked(values: pl.Series, keep: pl.Series) -> pl.Series:
@@ -146,7 +152,7 @@ def _masked(values: pl.Series, keep: pl.Series) -> pl.Series:
 def _lists(values: NDArray[Any], ends: NDArray[np.int64]) -> pl.Series:
     import pyarrow as pa
 
-    array = pa.LargeListArray.from_arrays(pa.array(ends), pa.array(values))
+    array = pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), pa.array(values))
     return pl.Series(pl.from_arrow(array))
 
 

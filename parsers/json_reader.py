@@ -1,10 +1,11 @@
 """JSON lines and JSON arrays to raw frames, each record with its line (or its place in the array).
 
-Belongs here: the fast way (DuckDB reads the file as it is), the strict way (records are found first, and DuckDB is
-given them one spool at a time), and what is wrong with a line. Does not belong here: whole documents (`readers.py`).
+Belongs here: the fast way (DuckDB reads the file as it is), the strict way (records are found first, and
+DuckDB is given them one spool at a time), and what is wrong with a line. Does not belong here: whole
+documents (`readers.py`).
 
-DuckDB is asked to be tolerant: a line that is no JSON object becomes a row of nulls, a value of the wrong type becomes
-null. A row of nulls is no record but a bad line, and is looked at again for the reason.
+DuckDB is asked to be tolerant: a line that is no JSON object becomes a row of nulls, a value of the wrong
+type becomes null. A row of nulls is no record but a bad line, and is looked at again for the reason.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import mmap
 import re
 from typing import TYPE_CHECKING
 
-import duckdb
 import numpy as np
 import polars as pl
 
@@ -24,14 +24,15 @@ from parsers.readers import (
     LINE,
     MAX_CHUNK_ROWS,
     MAX_LINE_BYTES,
-    SPOOL_BYTES,
     MiscountError,
+    QueryError,
     Raw,
     bounded_lines,
     json_table,
     lines_with_content,
     rows_per_chunk,
     selected,
+    spools,
     starts_array,
     stream_frames,
 )
@@ -76,7 +77,7 @@ def _read_whole_file(fmt: Format, laid: Laid) -> Iterator[Raw]:
                 raise MiscountError
             yield _numbered(frame, numbers.take(seen, frame.height))
             seen += frame.height
-    except duckdb.Error as error:
+    except QueryError as error:
         raise MiscountError from error
     if seen != numbers.stop:
         raise MiscountError
@@ -103,22 +104,22 @@ def _numbered_lines(laid: Laid) -> Iterator[tuple[int, bytes]]:
 def _read_spools(fmt: Format, records: Iterator[tuple[int, bytes]], work: Path) -> Iterator[Raw]:
     """Give DuckDB the records one bounded spool at a time, and count what it makes of each."""
     spool = work / "checked.jsonl"
-    for lines, bad, blank in _spools(records, spool):
-        frame = _read_spool(fmt, spool, len(lines))
+    for numbers, bad, blank in spools(_tidied(records), spool):
+        frame, kept = _read_spool(fmt, spool, len(numbers)), numbers
         if frame is None:
-            # DuckDB takes a record for none or for several: only what Python holds for one object is left to it.
-            lines, damaged = _without_damaged(spool, lines)
+            # DuckDB takes a record for none or for several: only what Python holds for one object is left to
+            # it.
+            kept, damaged = _without_damaged(spool, numbers)
             bad.update(damaged)
-            frame = _read_spool(fmt, spool, len(lines))
+            frame = _read_spool(fmt, spool, len(kept))
         if frame is None:
             raise UnreadableSourceError(
-                f"its records {lines[0]:,} to {lines[-1]:,} can't be told apart",
+                f"its records {numbers[0]:,} to {numbers[-1]:,} can't be told apart",
                 where=fmt.title,
                 remedy="Split the file.",
             )
-        raw = _numbered(frame, np.array(lines, dtype=np.int64))
+        raw = _numbered(frame, np.array(kept, dtype=np.int64))
         yield Raw(raw.frame, raw.bad_lines | bad, blank)
-    spool.unlink(missing_ok=True)
 
 
 def _read_spool(fmt: Format, spool: Path, count: int) -> pl.DataFrame | None:
@@ -127,41 +128,22 @@ def _read_spool(fmt: Format, spool: Path, count: int) -> pl.DataFrame | None:
     sql = _select(fmt) + json_table(fmt, spool, "newline_delimited", tolerant=True, max_object_bytes=size)
     try:
         frames = list(stream_frames(sql, 1024, or_empty=True))
-    except duckdb.Error:
+    except QueryError:
         return None
     frame = pl.concat(frames)
     return frame if frame.height == count else None
 
 
-def _spools(
-    records: Iterator[tuple[int, bytes]], spool: Path
-) -> Iterator[tuple[list[int], dict[int, str], int]]:
-    """Write records to `spool`, at most SPOOL_BYTES at a time: (their numbers, bad records, blank ones)."""
-    lines: list[int] = []
-    bad: dict[int, str] = {}
-    blank = size = 0
-    out = spool.open("wb")
+def _tidied(records: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes, str | None]]:
     for number, record in records:
-        text = record.removeprefix(BOM).strip() if number == 1 else record.strip()
-        if not text:
-            blank += 1
-        elif len(record) > MAX_LINE_BYTES:
-            bad[number] = f"the record is longer than {MAX_LINE_BYTES >> 20} MiB"
-        else:
-            lines.append(number)
-            size += out.write(text + b"\n")
-        if size >= SPOOL_BYTES or len(bad) >= MAX_CHUNK_ROWS:
-            out.close()
-            yield lines, bad, blank
-            out, lines, bad, blank, size = spool.open("wb"), [], {}, 0, 0
-    out.close()
-    yield lines, bad, blank
+        is_long = len(record) > MAX_LINE_BYTES
+        problem = f"the record is longer than {MAX_LINE_BYTES >> 20} MiB" if is_long else None
+        yield number, (record.removeprefix(BOM) if number == 1 else record).strip(), problem
 
 
-def _without_damaged(spool: Path, lines: list[int]) -> tuple[list[int], dict[int, str]]:
-    checked = [
-        (number, json_problem(text), text) for number, text in zip(lines, spool.open("rb"), strict=True)
-    ]
+def _without_damaged(spool: Path, numbers: list[int]) -> tuple[list[int], dict[int, str]]:
+    with spool.open("rb") as stream:
+        checked = [(number, json_problem(text), text) for number, text in zip(numbers, stream, strict=True)]
     spool.write_bytes(b"".join(text for _, problem, text in checked if not problem))
     return [n for n, problem, _ in checked if not problem], {
         n: problem for n, problem, _ in checked if problem
@@ -193,7 +175,7 @@ def _read_json_array(fmt: Format, laid: Laid) -> Iterator[Raw]:
         for frame in stream_frames(sql, MAX_CHUNK_ROWS // 8):
             yield _numbered(frame, np.arange(seen + 1, seen + frame.height + 1, dtype=np.int64))
             seen += frame.height
-    except duckdb.Error as error:
+    except QueryError as error:
         raise MiscountError from error
 
 
@@ -204,8 +186,9 @@ _MARK = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{},]', re.DOTALL)
 def _elements(laid: Laid) -> Iterator[tuple[int, bytes]]:
     """Elements of one or more JSON arrays (and objects between them), numbered from 1, each on one line.
 
-    An element ends at a comma or bracket on its array's level, so whatever else is wrong with it costs no other. One
-    that is cut off by the end of the file is an element, too; so is all that follows a bracket that is never closed.
+    An element ends at a comma or bracket on its array's level, so whatever else is wrong with it costs no
+    other. One that is cut off by the end of the file is an element, too; so is all that follows a bracket
+    that is never closed.
     """
     number = depth = begin = 0
     in_array = False

@@ -1,7 +1,7 @@
 """What LiteLLM's shapes have in common: outcomes, call types, names.
 
-Belongs here: readings that `formats/litellm_payload.py` and `formats/litellm_spend_logs.py` share. Does not belong here:
-where a shape keeps a field.
+Belongs here: readings that `formats/litellm_payload.py` and `formats/litellm_spend_logs.py` share. Does not
+belong here: where a shape keeps a field.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from parsers import usage
+from parsers.fields import CLASS_NAME
 from parsers.values import present
 
 if TYPE_CHECKING:
@@ -50,7 +51,6 @@ _OPERATIONS = {
 _HANGUPS = ("ClientDisconnected", "ClientDisconnectedError", "CancelledError")
 _HANGUP_CODE = "499"
 _KEY_HASH = r"^[0-9a-f]{64}$"
-_CLASS_NAME = r"^[A-Za-z_][\w.]{0,99}$"
 _MASTER_KEY = "litellm_proxy_master_key"
 
 
@@ -100,8 +100,8 @@ def status(status: pl.Expr, error_class: pl.Expr, error_code: pl.Expr) -> pl.Exp
 def common(known: Known) -> dict[str, pl.Expr]:
     """The columns that are the same in every shape: identity, times, counts, outcome, trust.
 
-    A count of a failed row is an estimate of the gateway if it is above 0, and unknown if it is 0; counts of 0 and 0 on
-    a served row say that no usage was reported.
+    A count of a failed row is an estimate of the gateway if it is above 0, and unknown if it is 0; counts of
+    0 and 0 on a served row say that no usage was reported.
     """
     counts, is_error = known.counts, known.status == "error"
     prompt, completion = counts.prompt.value, counts.completion.value
@@ -157,13 +157,13 @@ def http_status(status: pl.Expr, error_code: pl.Expr) -> pl.Expr:
 
 
 def error_kind(status: pl.Expr, error_class: pl.Expr) -> pl.Expr:
-    """Class of the error, of rows that have one; `unknown` where the log names no class (a message is none)."""
-    name = pl.when(error_class.str.contains(_CLASS_NAME)).then(error_class)
+    """Class of the error, of rows that have one; `unknown` where the log names no class."""
+    name = pl.when(error_class.str.contains(CLASS_NAME)).then(error_class)
     return pl.when(status != "ok").then(name.fill_null("unknown"))
 
 
 def response_cache_hit(cache_hit: pl.Expr) -> pl.Expr:
-    """Whether the gateway's own cache answered: true/"True" says so, everything else (false, "None", "") does not."""
+    """Whether the gateway's own cache answered: true and "True" say so; false, "None", "" and null do not."""
     return present(cache_hit).str.to_lowercase().fill_null("none") == "true"
 
 

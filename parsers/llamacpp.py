@@ -1,17 +1,19 @@
 """llama.cpp's server: putting the lines of one task together into one row of REQUESTS.
 
-Belongs here: what a line of the server's log says (`_said`), which lines are one task's, and on which line its row
-stands. Does not belong here: containers and stamps (`formats/llamacpp_log.py`), the timings of response bodies
-(`formats/llamacpp_response.py`).
+Belongs here: what a line of the server's log says (`_said`), which lines are one task's, and on which line
+its row stands. Does not belong here: containers and stamps (`formats/llamacpp_log.py`), the timings of
+response bodies (`formats/llamacpp_response.py`).
 
-A task is launched in a slot, told apart by its number and by the launch itself: numbers begin again with each process.
-Its row stands on the line that ends it: the later of "total time" and "stop processing"; "stop processing" alone if
-it was cancelled, failed or generated nothing (embeddings); and where its end never came (the process died), the launch
-of the slot's next task, which proves it. What is in flight at the end of the file has no row.
+A task is launched in a slot, told apart by its number and by the launch itself: numbers begin again with
+each process. Its row stands on the line that ends it: the later of "total time" and "stop processing";
+"stop processing" alone if it was cancelled, failed or generated nothing (embeddings); and where its end
+never came (the process died), the launch of the slot's next task, which proves it. What is in flight at the
+end of the file has no row.
 
-Chunks: events of tasks that have not ended go to the next chunk in `Context.carried`. A task that ended within
-`EDGE_LINES` of the chunk's last line waits too, since its other end line may follow. At the end of a file only that can
-lose a row: a line of the pair is missing, or a task without timings ended, in the file's last 64 lines.
+Chunks: events of tasks that have not ended go to the next chunk in `Context.carried`. A task that ended
+within `EDGE_LINES` of the chunk's last line waits too, since its other end line may follow. At the end of a
+file only that can lose a row: a line of the pair is missing, or a task without timings ended, in the file's
+last 64 lines.
 """
 
 from __future__ import annotations
@@ -66,41 +68,26 @@ _COUNT = r" / *(\d{1,12}) (?:tokens|runs)"
 _TOO_LONG = "exceeds the available context size"
 _TASK = ("service", "process", "task", "ordinal")
 
-EVENTS = pl.Schema(
-    {
-        "source_line": pl.Int64,
-        "service": pl.String,
-        "process": pl.Int64,
-        "slot": pl.Int64,
-        "task": pl.Int64,
-        "at": INSTANT,
-        "is_relative": pl.Boolean,
-        "is_shifted": pl.Boolean,
-        "model_loaded": pl.String,
-        "model_file": pl.String,
-        "is_launch": pl.Boolean,
-        "is_child": pl.Boolean,
-        "is_release": pl.Boolean,
-        "is_cancel": pl.Boolean,
-        "error_kind": pl.String,
-        "prompt_n": pl.Int64,
-        "cached_n": pl.Int64,
-        "prompt_ms": pl.Float64,
-        "processed_n": pl.Int64,
-        "eval_ms": pl.Float64,
-        "generated_n": pl.Int64,
-        "total_ms": pl.Float64,
-        "slot_n": pl.Int64,
-        "is_truncated": pl.Boolean,
-    }
-)
+_COUNTS = ("prompt_n", "cached_n", "processed_n", "generated_n", "slot_n")
+_DURATIONS = ("prompt_ms", "eval_ms", "total_ms")
+_MARKS = ("is_relative", "is_shifted", "is_launch", "is_child", "is_release", "is_cancel")
+_TEXTS = ("service", "model_loaded", "model_file", "error_kind")
+_EVENT_TYPES: dict[str, pl.DataType] = {
+    **dict.fromkeys(("source_line", "process", "slot", "task", *_COUNTS), pl.Int64()),
+    **dict.fromkeys(_DURATIONS, pl.Float64()),
+    **dict.fromkeys((*_MARKS, "is_truncated"), pl.Boolean()),
+    **dict.fromkeys(_TEXTS, pl.String()),
+    "at": INSTANT,
+}
+EVENTS = pl.Schema(_EVENT_TYPES)
+"""What one line of the log says of a task, or of the start of a process."""
 
 
 def assemble(lines: pl.DataFrame, context: Context) -> pl.DataFrame:
     """Rows of the tasks that end in a chunk.
 
     Args:
-        lines: `source_line`, `message`, `service` (String or null: whose line it is, where a container mixes several),
+        lines: `source_line`, `message`, `service` (String or null: whose line it is),
             `relative_us` (Int64, since the process began, or null), `wall_at` (INSTANT or null).
         context: of the source; `carried` is read and written.
 
@@ -119,7 +106,8 @@ def assemble(lines: pl.DataFrame, context: Context) -> pl.DataFrame:
         carried.clear()
     before = carried.get("events", EVENTS.to_frame())
     events = _by_task(pl.concat([before, _events(lines, before, context)]))
-    tasks = _tasks(events, first, last)
+    carried["releases"] = carried.get("releases", False) or bool(events["is_release"].any())
+    tasks = _tasks(events).with_columns(row_line=_row_line(first, last, releases=carried["releases"]))
     rows = _rows(tasks.filter(pl.col("row_line").is_not_null()), context)
     carried["events"] = _to_carry(events, tasks, last)
     carried["last_line"] = last
@@ -153,7 +141,7 @@ def _events(lines: pl.DataFrame, before: pl.DataFrame, context: Context) -> pl.D
         _with_clock(_of_header(events), context)
         .with_columns(process=process)
         .select(EVENTS.names())
-        .cast(dict(EVENTS))
+        .cast(EVENTS)
     )
 
 
@@ -235,7 +223,9 @@ def _with_clock(events: pl.DataFrame, context: Context) -> pl.DataFrame:
 
 def _by_task(events: pl.DataFrame) -> pl.DataFrame:
     """Add what tells tasks apart (`ordinal`), the model in force, and the line of the slot's next launch."""
-    begins = pl.when(pl.col("task").is_null()).then(pl.col("processed_n").is_not_null()).otherwise("is_launch")
+    begins = (
+        pl.when(pl.col("task").is_null()).then(pl.col("processed_n").is_not_null()).otherwise("is_launch")
+    )
     launch = pl.when("is_launch").then("source_line")
     return events.with_columns(
         model=pl.coalesce(pl.col("model_loaded", "model_file").forward_fill().over("service")),
@@ -244,8 +234,8 @@ def _by_task(events: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _tasks(events: pl.DataFrame, first: int, last: int) -> pl.DataFrame:
-    """One row per task, with `row_line`: the line its row stands on, or null if that is not in this chunk."""
+def _tasks(events: pl.DataFrame) -> pl.DataFrame:
+    """One row per task: what its lines say together."""
 
     def value(name: str) -> pl.Expr:
         return pl.col(name).drop_nulls().first().alias(name)
@@ -254,21 +244,27 @@ def _tasks(events: pl.DataFrame, first: int, last: int) -> pl.DataFrame:
         return pl.col("source_line").filter(condition).last()
 
     timed = pl.any_horizontal(pl.col("prompt_ms", "eval_ms", "total_ms").is_not_null())
-    tasks = events.filter(pl.col("task").is_not_null() | timed).group_by(_TASK, maintain_order=True).agg(
-        *(value(name) for name in EVENTS.names() if name.endswith(("_n", "_ms")) or name in {"slot", "error_kind", "is_truncated"}),
-        *(pl.col(name).fill_null(value=False).any() for name in ("is_launch", "is_child", "is_release", "is_cancel", "is_relative", "is_shifted")),
-        model=pl.col("model").drop_nulls().first(),
-        started_at=pl.col("at").filter(pl.col("is_launch")).first(),
-        end_at=pl.col("at").filter(pl.col("is_release") | pl.col("total_ms").is_not_null()).max(),
-        end_line=line(pl.col("is_release") | pl.col("total_ms").is_not_null()),
-        any_line=pl.col("source_line").max(),
-        next_launch=pl.col("next_launch").filter(pl.col("is_launch")).first(),
+    return (
+        events.filter(pl.col("task").is_not_null() | timed)
+        .group_by(_TASK, maintain_order=True)
+        .agg(
+            *(value(name) for name in ("slot", "error_kind", "is_truncated", *_COUNTS, *_DURATIONS)),
+            *(pl.col(name).fill_null(value=False).any() for name in _MARKS),
+            model=pl.col("model").drop_nulls().first(),
+            started_at=pl.col("at").filter(pl.col("is_launch")).first(),
+            end_at=pl.col("at").filter(pl.col("is_release") | pl.col("total_ms").is_not_null()).max(),
+            end_line=line(pl.col("is_release") | pl.col("total_ms").is_not_null()),
+            any_line=pl.col("source_line").max(),
+            next_launch=pl.col("next_launch").filter(pl.col("is_launch")).first(),
+        )
     )
-    releases = events["is_release"].any()
-    return tasks.with_columns(row_line=_row_line(first, last, releases=bool(releases)))
 
 
 def _row_line(first: int, last: int, *, releases: bool) -> pl.Expr:
+    """The line of a chunk that a task's row stands on; null if that line is not here, or not yet known.
+
+    `releases`: the log prints "stop processing", so a task with timings alone may still get it.
+    """
     timed = pl.col("total_ms").is_not_null()
     both = timed & (pl.col("is_release") | pl.lit(not releases))
     stopped = pl.col("is_release") & (pl.col("is_cancel") | pl.col("error_kind").is_not_null())
@@ -312,7 +308,9 @@ def _rows(tasks: pl.DataFrame, context: Context) -> pl.DataFrame:
     )
     origin_given = "origin" in context.options
     no_generation = ends & ~timed & ~cancelled & ~failed
-    read = pl.coalesce("cached_n", pl.when(~pl.col("is_truncated")).then(pl.col("whole_prompt") - pl.col("processed_n")))
+    read = pl.coalesce(
+        "cached_n", pl.when(~pl.col("is_truncated")).then(pl.col("whole_prompt") - pl.col("processed_n"))
+    )
     return rows.select(
         pl.col("row_line").alias("source_line"),
         request_id=pl.col("task").cast(pl.String),
@@ -327,9 +325,15 @@ def _rows(tasks: pl.DataFrame, context: Context) -> pl.DataFrame:
         cache_read_tokens=pl.when("is_child").then(0).otherwise(read),
         output_tokens=pl.coalesce("generated_n", "from_slot", pl.when(no_generation).then(0)),
         operation=pl.when(no_generation).then(pl.lit("embedding")),
-        status=pl.when(failed | lost).then(pl.lit("error")).when(cancelled).then(pl.lit("cancelled")).otherwise(pl.lit("ok")),
+        status=pl.when(failed | lost)
+        .then(pl.lit("error"))
+        .when(cancelled)
+        .then(pl.lit("cancelled"))
+        .otherwise(pl.lit("ok")),
         error_kind=pl.when(lost & ~failed).then(pl.lit("end_not_in_log")).otherwise("error_kind"),
-        usage_origin=pl.when(pl.all_horizontal(pl.col("whole_prompt", "processed_n", "generated_n").is_null()))
+        usage_origin=pl.when(
+            pl.all_horizontal(pl.col("whole_prompt", "processed_n", "generated_n").is_null())
+        )
         .then(pl.lit("missing"))
         .otherwise(pl.lit("reported")),
         flags=flag_list(
@@ -337,8 +341,10 @@ def _rows(tasks: pl.DataFrame, context: Context) -> pl.DataFrame:
                 RELATIVE_CLOCK: pl.col("is_relative") & pl.lit(not origin_given),
                 "clock_from_durations": pl.col("unstamped"),
                 "process_gap_unknown": pl.col("is_shifted") & pl.col("is_relative"),
-                "input_excludes_cached": pl.col("whole_prompt").is_null() & pl.col("processed_n").is_not_null(),
-                "output_from_slot_length": pl.col("generated_n").is_null() & pl.col("from_slot").is_not_null(),
+                "input_excludes_cached": pl.col("whole_prompt").is_null()
+                & pl.col("processed_n").is_not_null(),
+                "output_from_slot_length": pl.col("generated_n").is_null()
+                & pl.col("from_slot").is_not_null(),
                 "operation_assumed": no_generation,
                 "choice_of_other_task": pl.col("is_child"),
                 "counts_disagree": pl.col("prompt_n") != pl.col("cached_n") + pl.col("processed_n"),
@@ -350,7 +356,7 @@ def _rows(tasks: pl.DataFrame, context: Context) -> pl.DataFrame:
 
 
 def _timed(tasks: pl.DataFrame, context: Context) -> pl.DataFrame:
-    """Add `started_at` and `ended_at`; tasks of a log without stamps are set one after the other (`unstamped`)."""
+    """Add `started_at` and `ended_at`; tasks without stamps are set one after the other (`unstamped`)."""
     state = context.carried
     own = pl.col("total_ms").fill_null(0.0)
     unstamped = pl.col("started_at").is_null() & pl.col("end_at").is_null()

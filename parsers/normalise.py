@@ -1,16 +1,19 @@
 """One meaning for all token counts: what `input_tokens` includes is decided here and nowhere else.
 
-Belongs here: turning counts as a source states them into the contract's counts, from the format's declared semantics;
-the checks that every row passes, with the rule that repairs or flags it. Does not belong here: reading fields.
+Belongs here: turning counts as a source states them into the contract's counts, from the format's declared
+semantics; the checks that every row passes, with the rule that repairs or flags it. Does not belong here:
+reading fields.
 
 Rules (a repaired or doubted row says so in `flags`):
 - `count_out_of_range`: a negative count, or one over 2^40, is unknown.
 - cache outside input, declared or shown by the row (`cache_outside_input`): input = input + reads + writes.
-  A row of a format that declares "inside" shows it if its total says so, or if its reads alone or its writes alone
-  exceed its input.
-- `cache_clamped`: reads and writes that only together exceed the input are prefix counts that overlap (OpenAI gives
+  A row of a format that declares "inside" shows it if its total says so, or if its reads alone or its writes
+  alone exceed its input.
+- `cache_clamped`: reads and writes that only together exceed the input are prefix counts that overlap (OpenAI
+gives
   them unadjusted): writes are cut.
-- reasoning outside output, declared or shown by the total (`reasoning_outside_output`): output = output + reasoning.
+- reasoning outside output, declared or shown by the total (`reasoning_outside_output`): output = output +
+reasoning.
 - `hidden_reasoning`: a total above input + output, with no reasoning stated: output = total - input.
 - `reasoning_exceeds_output`, `part_exceeds_whole` (audio, images): the part is unknown.
 - `duration_out_of_range`: a negative span, or one of more than 366 days, is unknown.
@@ -50,8 +53,8 @@ def normalise(frame: pl.DataFrame, semantics: TokenSemantics) -> pl.DataFrame:
     """Give rows of REQUESTS their contract meaning.
 
     Args:
-        frame: all columns of REQUESTS, counts as the source states them; optional `_total_tokens` (Int64, the source's
-            own total) and `_cache_outside` (Boolean, overrides the declaration for a row).
+        frame: all columns of REQUESTS, counts as the source states them; optional `_total_tokens` (Int64, the
+            source's own total) and `_cache_outside` (Boolean, overrides the declaration for a row).
         semantics: what the format's counts include.
 
     Returns:

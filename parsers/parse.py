@@ -1,7 +1,7 @@
 """From a source to canonical records: read, map, normalise, and account for every line.
 
-Belongs here: the one path that all formats take. Does not belong here: reading a container (`readers.py`), the meaning of
-counts (`normalise.py`), keeping the result (`pipelines/ingest/`).
+Belongs here: the one path that all formats take. Does not belong here: reading a container (`readers.py`),
+the meaning of counts (`normalise.py`), keeping the result (`pipelines/ingest/`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import polars as pl
 
 from parsers.csv_reader import read_csv
 from parsers.json_reader import read_json_lines
-from parsers.prefetch import ahead
 from parsers.normalise import OUTSIDE, TOTAL, normalise
+from parsers.prefetch import ahead
 from parsers.readers import (
     CHUNK_BYTES,
     LINE,
@@ -25,7 +25,7 @@ from parsers.readers import (
     read_text,
     starts_array,
 )
-from parsers.records import REJECTS, REQUESTS
+from parsers.records import REQUESTS
 from parsers.rejects import Explainer
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _gathered(raws: Iterator[Raw]) -> Iterator[Raw]:
         other += raw.other_lines
         if not raw.frame.is_empty():
             frames.append(raw.frame)
-            size += raw.frame.estimated_size()
+            size += int(raw.frame.estimated_size())
         if size >= CHUNK_BYTES or sum(frame.height for frame in frames) >= MAX_CHUNK_ROWS:
             yield Raw(pl.concat(frames), bad, other)
             frames, bad, other, size = [], {}, 0, 0
@@ -118,7 +118,7 @@ def _read(fmt: Format, laid: Laid, work: Path, *, strictly: bool) -> Iterator[Ra
 
 
 def _mapped(frame: pl.DataFrame, fmt: Format, context: Context) -> tuple[pl.DataFrame, dict[int, str], int]:
-    """Map a raw frame: (rows with the target's columns, line -> reason of refusal, records that are something else)."""
+    """Map a raw frame: (rows of the target, line -> reason of refusal, records that are something else)."""
     mapped = fmt.map(frame, context)
     if mapped.height != frame.height:
         msg = f"format {fmt.name} made {mapped.height} rows of {frame.height} records"
@@ -136,7 +136,10 @@ def _mapped(frame: pl.DataFrame, fmt: Format, context: Context) -> tuple[pl.Data
 
 
 def _typed(rows: pl.DataFrame, target: Table) -> tuple[pl.DataFrame, dict[int, str]]:
-    """All columns of the table in its types (and what `normalise` needs beside them); a value that does not fit refuses its row."""
+    """All columns of the table, in its types; a value that does not fit refuses its row.
+
+    What `normalise` needs beside them stays.
+    """
     have = rows.schema
     extra = [name for name in (TOTAL, OUTSIDE) if target is REQUESTS and name in have]
     casts = [
@@ -161,7 +164,7 @@ def _typed(rows: pl.DataFrame, target: Table) -> tuple[pl.DataFrame, dict[int, s
 
 
 def _by_the_rules(rows: pl.DataFrame, target: Table) -> tuple[pl.DataFrame, dict[int, str]]:
-    """Rows that keep every rule that the table declares; the others are refused with the rule that they break."""
+    """Rows that keep every rule of the table; the others are refused with the rule that they break."""
     rules = {
         text: rule
         for column in target.columns

@@ -1,14 +1,15 @@
 """From one plain file to raw frames: what all containers share, and the simple ones.
 
-Belongs here: chunks (`Raw`), queries, lines; JSON documents, text and Parquet. Does not belong here: JSON lines
-(`json_reader.py`), CSV (`csv_reader.py`), what a record means (`formats/`), the text of bad lines (`rejects.py`).
+Belongs here: chunks (`Raw`), queries, lines; JSON documents, text and Parquet. Does not belong here: JSON
+lines (`json_reader.py`), CSV (`csv_reader.py`), what a record means (`formats/`), the text of bad lines
+(`rejects.py`).
 """
 
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,8 +40,8 @@ LINE = "source_line"
 class Raw:
     """A chunk of records, each with its `source_line`, and the lines that are no records.
 
-    `bad_lines` maps a line to what is wrong with it; an empty reason means that the line must be looked at again.
-    `other_lines` counts lines that are neither (blank lines, a header).
+    `bad_lines` maps a line to what is wrong with it; an empty reason means that the line must be looked at
+    again. `other_lines` counts lines that are neither (blank lines, a header).
     """
 
     frame: pl.DataFrame
@@ -49,7 +50,11 @@ class Raw:
 
 
 class MiscountError(Exception):
-    """DuckDB saw another number of records than the file has lines; the file must be read strictly, from its start."""
+    """DuckDB saw another number of records than the file has; it must be read strictly, from its start."""
+
+
+class QueryError(Exception):
+    """DuckDB can't read a file, or not to its end; the message quotes nothing of it."""
 
 
 def literal(text: str) -> str:
@@ -73,7 +78,7 @@ def duckdb_structure(structure: Structure) -> str:
 
 
 def selected(names: list[str], embedded: dict[str, Structure]) -> str:
-    """A select list: columns as they are; those of `embedded` parsed from JSON text (or JSON text inside a string)."""
+    """A select list: columns as they are; those of `embedded` parsed from JSON text (or that in a string)."""
     parts = []
     for name in names:
         column = quoted(name)
@@ -84,14 +89,12 @@ def selected(names: list[str], embedded: dict[str, Structure]) -> str:
     return ", ".join(parts)
 
 
-@contextmanager
-def connected() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB in memory that streams results without holding them all."""
-    with duckdb.connect() as connection:
-        connection.execute(
-            "SET TimeZone = 'UTC'; SET streaming_buffer_size = '128MB'; SET memory_limit = '1400MB'"
-        )
-        yield connection
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """One DuckDB in memory for all files: to start one costs more than to read a small log."""
+    database = duckdb.connect()
+    database.execute("SET TimeZone = 'UTC'; SET streaming_buffer_size = '128MB'; SET memory_limit = '1400MB'")
+    return database
 
 
 def stream_frames(
@@ -105,17 +108,26 @@ def stream_frames(
         or_empty: whether a result without rows is one frame without rows, else it is no frame.
         register: a frame that the query knows as `cells`.
 
+    Raises:
+        QueryError: DuckDB gave up on the file, at its start or on the way.
+
     """
-    with connected() as connection:
+    import pyarrow as pa
+
+    with _database().cursor() as connection:
         if register is not None:
             connection.register("cells", register)
-        reader = connection.sql(sql).to_arrow_reader(rows)
-        found = False
-        for batch in reader:
-            if batch.num_rows:
-                found = True
-                yield pl.DataFrame(pl.from_arrow(batch))
-        if or_empty and not found:
+        try:
+            reader = connection.sql(sql).to_arrow_reader(rows)
+            batches = iter(reader)
+            while (batch := next(batches, None)) is not None:
+                if batch.num_rows:
+                    or_empty = False
+                    yield pl.DataFrame(pl.from_arrow(batch))
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            # What DuckDB meets while its result is on the way comes as an error of Arrow.
+            raise QueryError(first_sentence(error)) from error
+        if or_empty:
             yield pl.DataFrame(pl.from_arrow(reader.schema.empty_table()))
 
 
@@ -128,6 +140,16 @@ def rows_per_chunk(laid: Laid) -> int:
 def json_table(
     fmt: Format, path: Path, shape: str, *, tolerant: bool, max_object_bytes: int = 16 << 20
 ) -> str:
+    """A table function of SQL: the objects of a JSON file by the structure of a format.
+
+    Args:
+        fmt: the format.
+        path: a plain file.
+        shape: `newline_delimited`, `array` or `unstructured`.
+        tolerant: whether what can't be read becomes null.
+        max_object_bytes: limit of one object.
+
+    """
     columns = ", ".join(f"{literal(k)}: {literal(duckdb_structure(v))}" for k, v in fmt.structure.items())
     return (
         f"read_json({literal(str(path))}, format = '{shape}', columns = {{{columns}}}, "
@@ -175,8 +197,8 @@ def bounded_lines(laid: Laid, limit: int) -> Iterator[bytes]:
 def located_lines(laid: Laid, limit: int, start: int = 0) -> Iterator[tuple[int, bytes]]:
     """Lines of a file from the byte `start` on, each with the byte it begins at.
 
-    A line longer than `limit` comes as its first limit + 1 bytes. What was written to the file after it was laid
-    down is not read.
+    A line longer than `limit` comes as its first limit + 1 bytes. What was written to the file after it was
+    laid down is not read.
 
     Raises:
         UnreadableSourceError: the file became shorter.
@@ -203,6 +225,41 @@ def located_lines(laid: Laid, limit: int, start: int = 0) -> Iterator[tuple[int,
                     at += len(rest)
 
 
+def spools(
+    records: Iterator[tuple[int, bytes, str | None]], spool: Path
+) -> Iterator[tuple[list[int], dict[int, str], int]]:
+    """Write records to a file, one a line, at most SPOOL_BYTES at a time.
+
+    Args:
+        records: number, bytes (none: the record is of no interest) and what is wrong with it.
+        spool: the file, written anew each time.
+
+    Yields:
+        the numbers of the records written, of those that are wrong with the reason, and how many are of no
+        interest.
+
+    """
+    while True:
+        numbers: list[int] = []
+        bad: dict[int, str] = {}
+        other = size = 0
+        with spool.open("wb") as out:
+            for number, text, problem in records:
+                if problem:
+                    bad[number] = problem
+                elif text:
+                    numbers.append(number)
+                    size += out.write(text + b"\n")
+                else:
+                    other += 1
+                if size >= SPOOL_BYTES or len(bad) >= MAX_CHUNK_ROWS:
+                    break
+        if not (numbers or bad or other):
+            spool.unlink()
+            return
+        yield numbers, bad, other
+
+
 def first_sentence(error: BaseException) -> str:
     """The first line of an error, without quoted input (it may hold text of the log)."""
     line = (str(error).splitlines() or [type(error).__name__])[0]
@@ -222,8 +279,8 @@ def read_json_document(fmt: Format, laid: Laid) -> Iterator[Raw]:
             numbers = np.arange(seen + 1, seen + frame.height + 1, dtype=np.int64)
             seen += frame.height
             yield Raw(frame if LINE in frame.columns else frame.with_columns(pl.Series(LINE, numbers)))
-    except duckdb.Error as error:
-        yield Raw(pl.DataFrame(), {seen + 1: f"the JSON document can't be read: {first_sentence(error)}"})
+    except QueryError as error:
+        yield Raw(pl.DataFrame(), {seen + 1: f"the JSON document can't be read past record {seen}: {error}"})
 
 
 def read_text(laid: Laid) -> Iterator[Raw]:
@@ -259,9 +316,9 @@ def read_parquet(fmt: Format, laid: Laid) -> Iterator[Raw]:
             numbers = np.arange(seen + 1, seen + frame.height + 1, dtype=np.int64)
             seen += frame.height
             yield Raw(frame.with_columns(pl.Series(LINE, numbers)))
-    except duckdb.Error as error:
+    except QueryError as error:
         raise UnreadableSourceError(
-            f"the Parquet file can't be read past row {seen:,} ({first_sentence(error)})",
+            f"the Parquet file can't be read past row {seen:,} ({error})",
             where=fmt.title,
             remedy="Check that the file is complete.",
         ) from error

@@ -1,4 +1,5 @@
-"""The list of formats. Adding one: a file in `formats/`, its name here, a case folder under tests/parsers/cases/.
+"""The list of formats. Adding one: a file in `formats/`, its name here, a case folder under
+tests/parsers/cases/.
 
 Belongs here: names and their lazy import. Does not belong here: choosing a format for a file (`detect.py`).
 """

@@ -1,10 +1,11 @@
 """Rejected lines: where they are, why, and as much of them as may be shown.
 
-Belongs here: finding the text of rejected lines again, and masking it. Does not belong here: deciding what is a reject.
+Belongs here: finding the text of rejected lines again, and masking it. Does not belong here: deciding what is
+a reject.
 
 A line of a log may hold anything: prompts, keys, addresses. So an excerpt keeps the line's shape only:
-punctuation, the literals of JSON and of log levels, names of fields that the format itself declares and the plain
-numbers that follow them. Any other digit becomes 9, any other run of characters its length.
+punctuation, the literals of JSON and of log levels, names of fields that the format itself declares and the
+plain numbers that follow them. Any other digit becomes 9, any other run of characters its length.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Explainer:
     """Turns rejected lines of one source into rows of REJECTS, some at a time, in any order."""
 
     def __init__(self, laid: Laid, fmt: Format, source_file: str, *, by_line: bool) -> None:
-        """Take the plain file; without `by_line` records are no lines: no excerpt and no offset can be given."""
+        """Take the plain file. Without `by_line` records are no lines: they get no excerpt and no offset."""
         self._laid, self._by_line = laid, by_line
         self._origin = (fmt.name, source_file)
         self._fields = frozenset(_names(fmt.structure)) | frozenset(_names(fmt.embedded))

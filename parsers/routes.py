@@ -1,6 +1,6 @@
-"""Routes of OpenAI-style and Anthropic-style APIs: which operation a path stands for, and how an address may be shown.
+"""Routes of the common APIs: which operation a path stands for, and how an address may be shown.
 
-Belongs here: readings of paths and addresses that gateway logs share. Does not belong here: where a log keeps them.
+Belongs here: readings of paths and addresses that logs share. Does not belong here: where a log keeps them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CREDENTIALS = r"://[^/@]*@"
 
 
 def operation(path: pl.Expr) -> pl.Expr:
-    """The operation (a value of REQUESTS.operation) of a path; `other` for one that is not known, null for none."""
+    """The operation (of REQUESTS) of a path; `other` for one that is not known, null for none."""
     result: pl.Expr = pl.when(path.is_not_null()).then(pl.lit("other"))
     for pattern, name in reversed(_OPERATIONS):
         result = pl.when(path.str.contains(pattern)).then(pl.lit(name)).otherwise(result)

@@ -4,7 +4,7 @@ Belongs here: the compiled loops only. Their use, and what a block is, stand in 
 """
 # numba compiles these functions from their bytecode: no annotations, plain loops.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
-# ruff: noqa: ANN001, ANN202, D103, PLR2004
+# ruff: noqa: ANN001, ANN201, ANN202
 
 import numba
 import numpy as np
@@ -84,7 +84,8 @@ def _word8(blob, at):
 def hash_blocks(blob, byte_ends, message_ends, key, hashes, offsets):
     """Fill `hashes` (one per block) and `offsets` (bytes of the prompt up to the block's end).
 
-    `byte_ends` bounds messages in `blob`; `message_ends` bounds rows in messages. Every message has at least one block.
+    `byte_ends` bounds messages in `blob`; `message_ends` bounds rows in messages. Every message has at least
+    one block.
     """
     block = 0
     for row in range(len(message_ends) - 1):
@@ -100,8 +101,8 @@ def hash_blocks(blob, byte_ends, message_ends, key, hashes, offsets):
                 while at + 8 <= stop:
                     v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, _word8(blob, at))
                     at += 8
-                # The last word of a block holds its odd bytes, its size and whether the message ends there, so
-                # that no two divisions of the same bytes into messages hash alike.
+                # The last word of a block holds its odd bytes, its size and whether the message ends there,
+                # so that no two divisions of the same bytes into messages hash alike.
                 tail = _word(blob, at, stop - at) | (np.uint64(size % 256) << np.uint64(56))
                 v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, tail)
                 if stop == end:

@@ -1,8 +1,8 @@
 """Where log text comes from: files, folders, globs, members of archives.
 
 Belongs here: finding sources, opening them as a stream of plain bytes, and laying them down as one plain file
-that DuckDB can read, with a hash of the content. Does not belong here: unpacking (`archives.py`), what the bytes
-mean (`detect.py`, `readers.py`).
+that DuckDB can read, with a hash of the content. Does not belong here: unpacking (`archives.py`), what the
+bytes mean (`detect.py`, `readers.py`).
 """
 
 from __future__ import annotations
@@ -10,14 +10,25 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
-import tempfile
+import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from parsers.archives import BLOCK, CUT_OFF, Member, compression, first_line, members, open_member, plain
+from parsers.archives import (
+    BLOCK,
+    CUT_OFF,
+    DamagedError,
+    Member,
+    blocks,
+    compression,
+    first_line,
+    members,
+    open_member,
+    plain,
+)
 from parsers.errors import NothingToAuditError, UnreadableSourceError
 from parsers.format import Head
 
@@ -35,8 +46,8 @@ _WHITE_SPACE = b" \t\r\n\f\v"
 class Source:
     """One log: a file, or a member of an archive. `name` is the path as given, the member after '!'.
 
-    `offset` and `size` say where a tar's member lies in the unpacked archive. `problem` says why there is nothing
-    to read, as of an archive that ends too early or a folder that may not be listed.
+    `offset` and `size` say where a tar's member lies in the unpacked archive. `problem` says why there is
+    nothing to read, as of an archive that ends too early or a folder that may not be listed.
     """
 
     name: str
@@ -52,9 +63,9 @@ class Source:
 class Laid:
     """A source as one plain file on disk.
 
-    `path` is the source itself where it is plain already, else a spool that the caller's work folder owns; only
-    its first `size_bytes` are the source (a log may grow while it is read). `problem` says why the source could
-    not be read to its end; what was read before that is in the file.
+    `path` is the source itself where it is plain already, else a spool that the caller's work folder owns;
+    only its first `size_bytes` are the source (a log may grow while it is read). `problem` says why the
+    source could not be read to its end; what was read before that is in the file.
     """
 
     path: Path
@@ -71,8 +82,8 @@ class Laid:
 def find_sources(paths: Sequence[str | Path]) -> list[Source]:
     """List the sources below `paths` (files, folders, globs, archives), in the order of their names.
 
-    In folders, hidden files are left out, links to files are followed and links to folders are not. What can't
-    be listed is a source with a `problem`.
+    In folders, hidden files are left out, links to files are followed and links to folders are not. What
+    can't be listed is a source with a `problem`.
 
     Raises:
         UnreadableSourceError: a path that was given does not exist.
@@ -201,12 +212,11 @@ def read_head(source: Source) -> Head:
     """
     with open_source(source) as stream:
         data = bytearray()
-        with suppress(*CUT_OFF):
-            while len(data) < HEAD_BYTES or (b"\n" not in data and len(data) < MAX_HEAD_BYTES):
-                block = stream.read(HEAD_BYTES)
-                if not block:
-                    break
+        with suppress(DamagedError):
+            for block in blocks(stream, HEAD_BYTES):
                 data += block
+                if len(data) >= MAX_HEAD_BYTES or b"\n" in data:
+                    break
         return Head(source.name, bytes(data))
 
 
@@ -217,46 +227,52 @@ def lay_down(source: Source, work: Path) -> Laid:
         UnreadableSourceError: the source can't be opened.
 
     """
-    spool = None if _is_plain(source) else Path(tempfile.mkstemp(dir=work, suffix=".spool")[1])
-    digest, size, newlines, since_newline, last, problem = hashlib.sha256(), 0, 0, 0, b"\n", None
-    has_long = may_have_blank = has_quotes = False
+    spool = None if _is_plain(source) else work / f"{uuid.uuid4().hex}.spool"
+    tally, problem = _Tally(), None
     with open_source(source) as stream, (spool or Path(os.devnull)).open("wb") as out:
-        while True:
-            try:
-                block = stream.read(BLOCK)
-            except CUT_OFF as error:
-                problem = f"the data is cut off or damaged after {size:,} bytes ({first_line(error)})"
-                break
-            if not block:
-                break
-            digest.update(block)
-            size += len(block)
-            found = block.count(b"\n")
-            newlines += found
-            # DuckDB refuses objects over 16 MiB; a line that long always spans a block without a newline.
-            since_newline = 0 if found else since_newline + len(block)
-            has_long = has_long or since_newline >= BLOCK
-            may_have_blank = may_have_blank or _may_have_blank_line(last, block)
-            has_quotes = has_quotes or b'"' in block
-            last = block[-1:]
-            if spool:
-                out.write(block)
-            if size > MAX_MEMBER_BYTES and source.member is not None:
-                problem = (
-                    f"the archive member is larger than {MAX_MEMBER_BYTES:,} bytes; the rest is not read"
-                )
-                break
+        try:
+            for block in blocks(stream):
+                tally.add(block)
+                if spool:
+                    out.write(block)
+                if tally.size > MAX_MEMBER_BYTES and source.member is not None:
+                    problem = f"it is larger than {MAX_MEMBER_BYTES:,} bytes; the rest is not read"
+                    break
+        except DamagedError as error:
+            problem = f"the data is cut off or damaged after {tally.size:,} bytes ({error})"
     return Laid(
         path=spool or source.path,
-        size_bytes=size,
-        sha256=digest.hexdigest(),
-        newlines=newlines,
-        ends_open=last != b"\n",
-        has_long_lines=has_long,
-        may_have_blank_lines=may_have_blank,
-        has_quotes=has_quotes,
+        size_bytes=tally.size,
+        sha256=tally.digest.hexdigest(),
+        newlines=tally.newlines,
+        ends_open=tally.last != b"\n",
+        has_long_lines=tally.has_long_lines,
+        may_have_blank_lines=tally.may_have_blank_lines,
+        has_quotes=tally.has_quotes,
         problem=problem,
     )
+
+
+class _Tally:
+    """What is found out about the bytes of a source while they pass."""
+
+    def __init__(self) -> None:
+        self.digest = hashlib.sha256()
+        self.size = self.newlines = self._since_newline = 0
+        self.last = b"\n"
+        self.has_long_lines = self.may_have_blank_lines = self.has_quotes = False
+
+    def add(self, block: bytes) -> None:
+        self.digest.update(block)
+        self.size += len(block)
+        newlines = block.count(b"\n")
+        self.newlines += newlines
+        # DuckDB refuses objects over 16 MiB; a line that long always spans a block without a newline.
+        self._since_newline = 0 if newlines else self._since_newline + len(block)
+        self.has_long_lines = self.has_long_lines or self._since_newline >= BLOCK
+        self.may_have_blank_lines = self.may_have_blank_lines or _may_have_blank_line(self.last, block)
+        self.has_quotes = self.has_quotes or b'"' in block
+        self.last = block[-1:]
 
 
 def _may_have_blank_line(last: bytes, block: bytes) -> bool:

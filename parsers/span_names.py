@@ -1,7 +1,7 @@
 """Names that instrumentations give to what a span says of a call to a model.
 
-Belongs here: attributes of the GenAI conventions (old and new names), OpenLLMetry, OpenInference, the AI SDK and vLLM, and the
-words they use for operations. Does not belong here: what follows from them (`parsers/spans.py`).
+Belongs here: attributes of the GenAI conventions (old and new names), OpenLLMetry, OpenInference, the AI SDK
+and vLLM, and the words they use for operations. Does not belong here: what follows from them (`spans.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ NAMES: dict[str, tuple[str, ...]] = {
         "langfuse.observation.type",
     ),
     "response_id": ("gen_ai.response.id", "llm.response.id", "gen_ai.request.id", "ai.response.id"),
-    "model_requested": ("gen_ai.request.model", "llm.request.model", "llm.model_name", "embedding.model_name", "ai.model.id"),
+    "model_requested": (
+        "gen_ai.request.model",
+        "llm.request.model",
+        "llm.model_name",
+        "embedding.model_name",
+        "ai.model.id",
+    ),
     "model_served": ("gen_ai.response.model", "llm.response.model", "ai.response.model"),
     "provider": ("gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system", "ai.model.provider"),
     "input_tokens": (
@@ -69,7 +75,11 @@ NAMES: dict[str, tuple[str, ...]] = {
         "llm.token_count.total",
         "ai.usage.totalTokens",
     ),
-    "max_output_tokens": ("gen_ai.request.max_tokens", "llm.request.max_tokens", "ai.settings.maxOutputTokens"),
+    "max_output_tokens": (
+        "gen_ai.request.max_tokens",
+        "llm.request.max_tokens",
+        "ai.settings.maxOutputTokens",
+    ),
     "cost": ("gen_ai.usage.cost", "llm.cost.total"),
     "ttft_s": (
         "gen_ai.response.time_to_first_chunk",
@@ -79,7 +89,11 @@ NAMES: dict[str, tuple[str, ...]] = {
     "ttft_ms": ("ai.response.msToFirstChunk",),
     "queue_s": ("gen_ai.latency.time_in_queue",),
     "engine": ("gen_ai.latency.e2e",),
-    "finish_reason": ("gen_ai.response.finish_reasons", "ai.response.finishReason", "llm.response.finish_reason"),
+    "finish_reason": (
+        "gen_ai.response.finish_reasons",
+        "ai.response.finishReason",
+        "llm.response.finish_reason",
+    ),
     "service_tier": ("gen_ai.openai.response.service_tier", "openai.response.service_tier"),
     "stream": ("gen_ai.request.stream", "gen_ai.is_streaming", "llm.is_streaming"),
     "session_id": (
@@ -103,7 +117,13 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 """What is read -> the attributes that hold it, the newest name first; the first that is there counts."""
 
-PROMPTS = ("gen_ai.tool.definitions", "gen_ai.system_instructions", "gen_ai.input.messages", "gen_ai.prompt", "ai.prompt.messages")
+PROMPTS = (
+    "gen_ai.tool.definitions",
+    "gen_ai.system_instructions",
+    "gen_ai.input.messages",
+    "gen_ai.prompt",
+    "ai.prompt.messages",
+)
 """Attributes that hold (a part of) a prompt as a JSON array inside a string, in the order of the prompt."""
 INDEXED_PROMPTS = ("gen_ai.prompt.", "llm.input_messages.")
 """Prefixes of attributes that hold a prompt in pieces: `gen_ai.prompt.0.content`."""
@@ -129,10 +149,27 @@ OPERATIONS = {
     "ai.embed.doembed": "embedding",
     "ai.embedmany.doembed": "embedding",
 }
-OUTER = ("ai.generatetext", "ai.streamtext", "ai.generateobject", "ai.streamobject", "ai.embed", "ai.embedmany")
+OUTER = (
+    "ai.generatetext",
+    "ai.streamtext",
+    "ai.generateobject",
+    "ai.streamobject",
+    "ai.embed",
+    "ai.embedmany",
+)
 """The AI SDK writes these around an inner span in every case."""
 SUMS = (
-    *("invoke_agent", "create_agent", "execute_tool", "invoke_workflow", "retrieval", "agent", "chain", "tool", "ai.toolcall"),
+    *(
+        "invoke_agent",
+        "create_agent",
+        "execute_tool",
+        "invoke_workflow",
+        "retrieval",
+        "agent",
+        "chain",
+        "tool",
+        "ai.toolcall",
+    ),
     *("retriever", "guardrail", "evaluator", "prompt", "workflow", "task", *OUTER),
 )
 PROVIDERS = {"az.ai.openai": "azure.ai.openai", "az.ai.inference": "azure.ai.inference"}

@@ -1,11 +1,11 @@
-"""Spans of calls to models, whichever instrumentation wrote them: which of a trace are calls, and what each says.
+"""Spans of calls to models, whichever instrumentation wrote them: which are calls, and what each says.
 
-Belongs here: the tree of a trace, and the mapping of its calls to REQUESTS. Does not belong here: the names that
-instrumentations use (`span_names.py`), how a file holds spans (`formats/`).
+Belongs here: the tree of a trace, and the mapping of its calls to REQUESTS. Does not belong here: the names
+that instrumentations use (`span_names.py`), how a file holds spans (`formats/`).
 
-A span is a call if its operation says so or if it carries usage. What is above a call is judged by `TREE`:
-- an agent, chain, workflow or tool is no call; if it carries usage and no call below does, it is rejected, not guessed at;
-- a call that carries usage is a copy of the calls below that carry it, unless both its counts differ from their sums;
+A span is a call if its operation says so or if it carries usage. What is above a call, `TREE` judges:
+- an agent, chain, workflow or tool is no call; one that carries usage while no call below does is rejected;
+- a call with usage is a copy of the calls with usage below, unless both its counts differ from their sums;
 - a call without usage is the outer half of the call below it;
 - an engine's span below a client's span with usage is the same call seen from the other end.
 """
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from parsers.format import Context
 
+
 def sql_list(words: tuple[str, ...] | dict[str, str]) -> str:
     """Words as a list of SQL literals, in brackets left to the caller."""
     return ", ".join(f"'{word}'" for word in words)
@@ -39,7 +40,8 @@ def picked(attribute: Callable[[str], str]) -> str:
 
     """
     return ", ".join(
-        f'coalesce({", ".join(attribute(name) for name in names)}, NULL) AS "{column}"' for column, names in NAMES.items()
+        f'coalesce({", ".join(attribute(name) for name in names)}, NULL) AS "{column}"'
+        for column, names in NAMES.items()
     )
 
 
@@ -57,8 +59,10 @@ judged AS NOT MATERIALIZED (
 ),
 nodes AS MATERIALIZED (
     SELECT trace_id, span_id, any_value(parent_id) AS parent_id, bool_or(is_call) AS is_call,
-        bool_or(is_call AND has_usage) AS carries, bool_or(engine IS NOT NULL AND operation IS NULL) AS is_engine,
-        any_value(TRY_CAST(input_tokens AS DOUBLE)) AS input, any_value(TRY_CAST(output_tokens AS DOUBLE)) AS output
+        bool_or(is_call AND has_usage) AS carries,
+        bool_or(engine IS NOT NULL AND operation IS NULL) AS is_engine,
+        any_value(TRY_CAST(input_tokens AS DOUBLE)) AS input,
+        any_value(TRY_CAST(output_tokens AS DOUBLE)) AS output
     FROM judged WHERE span_id IS NOT NULL GROUP BY trace_id, span_id
 ),
 walk AS (
@@ -88,17 +92,19 @@ SELECT judged.*,
     coalesce(is_call AND CASE WHEN has_usage THEN (carriers_below > 0 AND NOT differs) OR client_above
         ELSE calls_below > 0 END, false) AS is_repeated,
     coalesce(sums AND has_usage AND NOT is_outer AND coalesce(usage_below, 0) = 0, false) AS is_sum_alone
-FROM judged LEFT JOIN above USING (trace_id, span_id) LEFT JOIN engines USING (trace_id, span_id)
+FROM judged
+LEFT JOIN above USING (trace_id, span_id)
+LEFT JOIN engines USING (trace_id, span_id)
 """
-"""Common table expressions on `spans` (trace_id, span_id, parent_id and the columns of NAMES) that judge every span."""
+"""SQL that judges every row of `spans` (trace_id, span_id, parent_id, the columns of NAMES)."""
 
 
 def rows(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     """Map judged spans to REQUESTS.
 
     Args:
-        frame: the columns of NAMES and TREE, `started`, `ended`, `first_token`, `status`, `service`, `region` (texts),
-            `prompt` (List(String)), `has_unread_count` (Boolean) and `source_line`.
+        frame: the columns of NAMES and TREE, `started`, `ended`, `first_token`, `status`, `service`,
+            `region` (texts), `prompt` (List(String)), `has_unread_count` (Boolean) and `source_line`.
         context: hashes prompts.
 
     """
@@ -114,15 +120,23 @@ def rows(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     written, total = given.pop("cache_write_tokens"), given.pop("total_tokens")
     failed = text("status").is_in(["2", "STATUS_CODE_ERROR"]) | text("error_type").is_not_null()
     has_usage, is_sum_alone = pl.col("has_usage"), pl.col("is_sum_alone")
-    operation = text("operation").str.to_lowercase()
-    streams = operation.str.ends_with("dostream") | first_token.value.is_not_null() | ttft_ms.value.is_not_null()
+    named = text("operation").str.to_lowercase()
+    operation = named.replace_strict(OPERATIONS, default="other", return_dtype=pl.String).fill_null("other")
+    # Instrumentations state no output for embeddings: they generate nothing.
+    embeds = (operation == "embedding") & given["input_tokens"].is_not_null()
+    given["output_tokens"] = given["output_tokens"].fill_null(pl.when(embeds).then(0))
+    streams = named.str.ends_with("dostream") | first_token.value.is_not_null() | ttft_ms.value.is_not_null()
     mapped = fields.frame.select(
         "source_line",
         request_id=text("response_id", "span_id"),
         record_key=pl.concat_str(
-            [text("trace_id"), text("response_id", "span_id"), given["input_tokens"], given["output_tokens"]],
+            text("trace_id"),
+            text("response_id", "span_id"),
+            *(
+                pl.coalesce(given[name].cast(pl.String), pl.lit(""))
+                for name in ("input_tokens", "output_tokens")
+            ),
             separator="|",
-            ignore_nulls=True,
         ),
         trace_id=text("trace_id"),
         parent_request_id=text("parent_id"),
@@ -133,12 +147,18 @@ def rows(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         queue_ms=queue_s.value * 1000,
         project=text("service"),
         region=text("region"),
-        **{name: text(name) for name in ("session_id", "user", "end_user", "model_requested", "model_served")},
+        **{
+            name: text(name) for name in ("session_id", "user", "end_user", "model_requested", "model_served")
+        },
         **{name: text(name) for name in ("finish_reason", "service_tier")},
         provider=text("provider").replace(PROVIDERS),
-        operation=operation.replace_strict(OPERATIONS, default="other", return_dtype=pl.String).fill_null("other"),
-        endpoint=endpoint(pl.concat_str([text("address"), text("port")], separator=":", ignore_nulls=True)),
-        stream=pl.when(streams.fill_null(value=False)).then(pl.lit(value=True)).otherwise(text("stream") == "true"),
+        operation=operation,
+        endpoint=endpoint(
+            pl.coalesce(pl.concat_str([text("address"), text("port")], separator=":"), text("address"))
+        ),
+        stream=pl.when(streams.fill_null(value=False))
+        .then(pl.lit(value=True))
+        .otherwise(text("stream") == "true"),
         **given,
         cache_write_5m_tokens=written,
         _total_tokens=total,
@@ -162,7 +182,9 @@ def rows(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         _reject=pl.when(is_sum_alone)
         .then(pl.lit("an agent's sum of usage without the calls that it sums up"))
         .otherwise(
-            first_fault([started, ended, first_token, *counts.values(), ttft_s, ttft_ms, queue_s, cost, http_status])
+            first_fault(
+                [started, ended, first_token, *counts.values(), ttft_s, ttft_ms, queue_s, cost, http_status]
+            )
         ),
         _other=~is_sum_alone & (~pl.col("is_call") | pl.col("is_repeated")),
     )

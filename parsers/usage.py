@@ -1,7 +1,7 @@
 """The usage object of OpenAI-style APIs and of what speaks their dialect, under all the names in use.
 
-Belongs here: the structure of a usage object and the reading of its counts. Does not belong here: where a log keeps the
-object (`formats/`), and what its counts include (`parsers/normalise.py`).
+Belongs here: the structure of a usage object and the reading of its counts. Does not belong here: where a log
+keeps the object (`formats/`), and what its counts include (`parsers/normalise.py`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Counts:
 
 
 def _larger(one: Read, other: Read) -> Read:
-    """Two names of one number: the larger, since some versions leave one of them at 0 (LiteLLM issue 11789)."""
+    """Two names of one number: the larger, as some versions leave one at 0 (LiteLLM issue 11789)."""
     return Read(pl.max_horizontal(one.value, other.value), pl.coalesce(one.fault, other.fault))
 
 
@@ -76,7 +76,7 @@ def counts(fields: Fields, objects: Sequence[str], row: str = "") -> Counts:
     Args:
         fields: the record's fields.
         objects: dotted names of its usage objects, the best one first.
-        row: prefix of counts that the record states beside them ("" for top level); they come first for the totals.
+        row: prefix of counts that the record states beside them ("" for top level); they come first.
 
     """
 
@@ -119,8 +119,8 @@ def counts(fields: Fields, objects: Sequence[str], row: str = "") -> Counts:
 def columns(counts: Counts, measured: pl.Expr) -> dict[str, pl.Expr]:
     """The detail columns of REQUESTS (all but input and output), null where `measured` is not true.
 
-    A cache write of unstated lifetime counts as one of 5 minutes. The split by lifetime is used only where it fits
-    the total of writes, so that no token is lost or made up.
+    A cache write of unstated lifetime counts as one of 5 minutes. The split by lifetime is used only where it
+    fits the total of writes, so that no token is lost or made up.
     """
 
     def shown(value: pl.Expr) -> pl.Expr:

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from parsers.errors import NothingToAuditError, TokenworksError
-from pipelines.ingest.facts import drop_days_outside
+from pipelines.ingest.facts import drop_days_outside, rejects
 from pipelines.ingest.span import audited_span
 from pipelines.reporting.write import Report, report_of
 
@@ -41,33 +41,36 @@ def run_audit(site: Site) -> Report:
         chosen = site.chosen()
         span = audited_span(chosen, site.warehouse.window)
         if span is None or not chosen.any_within(site.warehouse.window, site.warehouse):
-            raise _nothing(site.landings(), site.warehouse.window)
+            raise _nothing(site)
         site.warehouse.clear_marts()
         drop_days_outside(span.first, span.last, site.warehouse)
         run_in_process(site, (span.first, span.last))
         return report_of(site)
 
 
-def _nothing(landings: list[Landing], window: Window | None) -> TokenworksError:
-    """Why there is nothing to audit: the first file's own problem where no file could be read."""
+def _nothing(site: Site) -> TokenworksError:
+    """Why there is nothing to audit: a single file's own problem, else the first one found."""
+    landings, window = site.landings(), site.warehouse.window
     days = sorted({day for item in landings for day in item.days})
     if window and days:
         start, end = window
         return NothingToAuditError(
             f"no row lies from {start.isoformat()} to {end.isoformat()}",
             where="--window",
-            remedy=f"The files hold rows from {days[0]} to {days[-1]}",
+            remedy=f"The files hold rows from {days[0]} to {days[-1]}.",
         )
-    problems = [item.problem for item in landings if item.problem]
-    if len(landings) == 1 and problems and not landings[0].format:
+    if len(landings) == 1 and not landings[0].format and landings[0].problem:
         return landings[0].error()
     unknown = sum(1 for item in landings if not item.format)
-    rejects = sum(item.rejects for item in landings)
-    first = f" The first problem: {problems[0]}" if problems else ""
+    rejected = rejects(site.chosen(), site.warehouse)
+    problems = [item.problem for item in landings if item.problem]
+    problems += [f"{file}:{line}: {reason}" for _, file, line, _, reason, _ in rejected.head(1).iter_rows()]
+    first = f"; the first problem: {problems[0]}" if problems else ""
     return NothingToAuditError(
-        f"{len(landings)} files were read, none holds a usable row "
-        f"({unknown} of no known format, {rejects} rejected lines).{first}",
-        remedy="`tokenworks sniff FILE` says what a file is; `tokenworks formats` lists what can be read",
+        f"no usable row in {len(landings):,} file(s) ({unknown:,} of no known format, "
+        f"{rejected.height:,} rejected lines){first}",
+        where=", ".join(site.sources),
+        remedy="`tokenworks sniff FILE` says what a file is; `tokenworks formats` lists what can be read.",
     )
 
 

@@ -27,7 +27,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from parsers.errors import TokenworksError, UnreadableSourceError
+from parsers.errors import SiteConfigError, TokenworksError, UnreadableSourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +57,9 @@ MappingOption = Annotated[
 TimezoneOption = Annotated[
     str | None, typer.Option(help="Time zone of logs that name none, e.g. Europe/Berlin.")
 ]
-YearOption = Annotated[int | None, typer.Option(help="Year of the first line of logs that name none.")]
+YearOption = Annotated[
+    int | None, typer.Option(min=1970, max=2100, help="Year of the first line of logs that name none.")
+]
 
 
 def main() -> None:
@@ -185,6 +187,7 @@ def _reading(
     format_name: str | None, mapping: Path | None, timezone: str | None, year: int | None
 ) -> Reading:
     import hashlib
+    from zoneinfo import available_timezones
 
     from parsers.mapping import load_mapping
     from parsers.registry import load
@@ -192,6 +195,12 @@ def _reading(
 
     if format_name:
         load(format_name)
+    if timezone and timezone not in available_timezones():
+        raise SiteConfigError(
+            f"{timezone} is not a time zone",
+            where="--timezone",
+            remedy="Give an IANA name, such as Europe/Berlin.",
+        )
     options = {
         name: str(value) for name, value in (("timezone", timezone), ("year", year)) if value is not None
     }

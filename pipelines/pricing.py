@@ -1,7 +1,7 @@
 """Prices and context lengths of the models that a log names, as frames for the stages.
 
-Belongs here: asking `warehouse/prices.py` and `warehouse/catalogue.py` for what occurs in the requests. Does not belong
-here: price data and rules of matching (there), costs (`pipelines/costs/`).
+Belongs here: asking `warehouse/prices.py` and `warehouse/catalogue.py` for what occurs in the requests. Does
+not belong here: price data and rules of matching (there), costs (`pipelines/costs/`).
 """
 
 from __future__ import annotations

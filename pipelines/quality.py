@@ -134,7 +134,8 @@ def _strays(site: Site) -> Iterator[dict[str, Any]]:
     """Rows so far from the bulk that their clock is in doubt; a site that keeps history has no one span."""
     span = None if site.keeps_history else audited_span(site.chosen(), site.warehouse.window)
     told = span.told() if span else ""
-    yield _row("rows lie close together in time", "warning", not told, told or "no row lies far from the bulk")
+    detail = told or "no row lies far from the bulk"
+    yield _row("rows lie close together in time", "warning", not told, detail)
 
 
 def _unknowns(site: Site) -> Iterator[dict[str, Any]]:

@@ -90,7 +90,7 @@ class Site:
 class SiteSettings(BaseSettings):
     """Settings of the scheduled pipeline, from TOKENWORKS_* variables."""
 
-    model_config = SettingsConfigDict(env_prefix="TOKENWORKS_")
+    model_config = SettingsConfigDict(env_prefix="TOKENWORKS_", use_attribute_docstrings=True)
 
     home: Path = Path("tokenworks-home")
     """Data folder."""

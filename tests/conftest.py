@@ -6,6 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A shared machine makes single examples slow; the time of a test is bounded by the suite's, not by an example's.
+settings.register_profile("tokenworks", deadline=None)
+settings.load_profile("tokenworks")
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = Path(os.environ.get("TOKENWORKS_SHARED", ROOT.parent / "shared"))

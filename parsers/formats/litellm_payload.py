@@ -1,7 +1,9 @@
-"""LiteLLM `StandardLoggingPayload`: one JSON object per attempt, as callbacks, S3, GCS and the generic API write it.
+"""LiteLLM `StandardLoggingPayload`: one JSON object per attempt, as callbacks, S3, GCS and the generic API
+write it.
 
-Covers JSON lines and JSON arrays of payloads. Facts: LiteLLM's logging specification and its issues, see `FORMAT.traps`.
-What both LiteLLM formats share (call types, outcomes, usage objects) is in `parsers/litellm.py`.
+Covers JSON lines and JSON arrays of payloads. Facts: LiteLLM's logging specification and its issues, see
+`FORMAT.traps`. What both LiteLLM formats share (call types, outcomes, usage objects) is in
+`parsers/litellm.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import polars as pl
 from parsers import litellm, usage
 from parsers.fields import Fields, first_fault
 from parsers.format import Format, TokenSemantics
+from parsers.json_heads import mostly
 from parsers.records import REQUESTS
 from parsers.usage import USAGE
 
@@ -61,15 +64,13 @@ STRUCTURE = {
 }
 
 
+_NEEDED = {"call_type", "startTime", "prompt_tokens"}
+_ONE_OF = {"response_cost", "hidden_params"}
 _PLACEHOLDERS = ("redacted-by-litellm", "litellm_truncated")
 
 
 def _recognise(head: Head) -> bool:
-    objects = head.objects
-    return bool(objects) and all(
-        {"call_type", "startTime", "prompt_tokens"} <= item.keys() and {"response_cost", "hidden_params"} & item.keys()
-        for item in objects[:3]
-    )
+    return mostly(head.objects, lambda item: item.keys() >= _NEEDED and bool(_ONE_OF & item.keys()))
 
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
@@ -130,7 +131,10 @@ def _finish_reason(fields: Fields) -> pl.Expr:
 
 
 def _with_prompt(rows: pl.DataFrame, fields: Fields, context: Context) -> pl.DataFrame:
-    """Hash tools and messages. Absent, redacted or shortened bodies leave the hashes null: they are not the prompt."""
+    """Hash tools and messages.
+
+    Absent, redacted or shortened bodies leave the hashes null: they are not the prompt.
+    """
     if not fields.has("messages"):
         return rows
     parts = pl.when(~_is_withheld()).then(pl.col("messages"))
@@ -164,7 +168,7 @@ FORMAT = Format(
         "cache_hit is the gateway's own response cache, not the provider's prefix cache.",
         "Failed rows carry 0 tokens, which is unknown, not zero; newer versions carry an estimate.",
         "A client that hangs up is status success with error class ClientDisconnected: cancelled.",
-        "Older versions and some routes leave cache reads and writes outside prompt_tokens; the row shows it.",
+        "Older versions and some routes leave cache tokens outside prompt_tokens; the row shows it.",
         "The id of a response-cache hit has a suffix _cache_hit<time>.",
     ),
     priority=0,

@@ -1,7 +1,9 @@
-"""LiteLLM `LiteLLM_SpendLogs`: rows of the proxy's Postgres table, as CSV, or as JSON lines, arrays or Pub/Sub messages.
+"""LiteLLM `LiteLLM_SpendLogs`: rows of the proxy's Postgres table, as CSV, or as JSON lines, arrays or
+Pub/Sub messages.
 
-The table has no cache columns: cache tokens stand in `metadata.usage_object` only. In CSV and on Pub/Sub `metadata` and
-`request_tags` are JSON inside a string. What LiteLLM's shapes share is in `parsers/litellm.py`.
+The table has no cache columns: cache tokens stand in `metadata.usage_object` only. In CSV and on Pub/Sub
+`metadata` and `request_tags` are JSON inside a string. What LiteLLM's shapes share is in
+`parsers/litellm.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import polars as pl
 from parsers import litellm, usage
 from parsers.fields import Fields, first_fault
 from parsers.format import Format, TokenSemantics
+from parsers.json_heads import mostly
 from parsers.records import REQUESTS
 from parsers.usage import USAGE
 
@@ -68,8 +71,7 @@ def _recognise_csv(head: Head) -> bool:
 
 
 def _recognise_json(head: Head) -> bool:
-    objects = head.objects
-    return bool(objects) and all(item.keys() >= _NEEDED for item in objects[:3])
+    return mostly(head.objects, lambda item: item.keys() >= _NEEDED)
 
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
@@ -81,7 +83,8 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     error_class = text("metadata.error_information.error_class")
     error_code = text("metadata.error_information.error_code")
     status = litellm.status(text("status", "metadata.status"), error_class, error_code)
-    # The table does not say whether a call was streamed; without streaming the first token comes with the last.
+    # The table does not say whether a call was streamed; without streaming the first token comes with the
+    # last.
     streamed = times.first_token.value < times.ended.value
     known = litellm.Known(
         status=status,

@@ -3,9 +3,10 @@
 Belongs here: containers, stamps and detection. Does not belong here: what the lines of a task make together
 (`parsers/llamacpp.py`).
 
-Layouts: `M.SS.mmm.uuu L slot name: id 0 | task 1 | text` (2025 on; the stamp counts from the process's start),
-the same without stamp, timings on bare lines after `print_timing: id 0 | task 1 |` (2024, 2025), `text | tid=..
-timestamp=.. id_slot=.. id_task=..` (2024; ik_llama.cpp today), and `llama_print_timings:` blocks (2023).
+Layouts: `M.SS.mmm.uuu L slot name: id 0 | task 1 | text` (2025 on; the stamp counts from the process's
+start), the same without stamp, timings on bare lines after `print_timing: id 0 | task 1 |` (2024, 2025),
+`text | tid=.. timestamp=.. id_slot=.. id_task=..` (2024; ik_llama.cpp today), and `llama_print_timings:`
+blocks (2023).
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ _OWN = (
     r"srv +(?:\S+: )(?:loading model '|model loaded|listening on |update_slots: |all slots are idle)|"
     r"srv +(?:load_model|update_slots|llama_server|log_server_r): |"
     r"llama_(?:print_timings|perf_context_print): +(?:load|prompt eval|eval|total) time = |"
-    r"(?:INFO|VERB|WARN|ERR) +\[ *(?:print_timings|launch_slot_with_task|update_slots|log_server_request)\] .* \| tid="
+    r"(?:INFO|VERB|WARN|ERR) +\[ *(?:print_timings|launch_slot_with_task|update_slots|log_server_request)\] "
+    r".* \| tid="
 )
 _RECORD = re.compile(_LINE.removesuffix(r"(?P<message>.*)$") + f"(?:{_OWN})")
 _MESSAGE = re.compile(f"(?:{_OWN})")
@@ -54,10 +56,14 @@ def _recognise_text(head: Head) -> bool:
 
 
 def _recognise_json(head: Head) -> bool:
-    logs = [item for item in head.objects if item.get("type") == "log" and {"time", "level", "msg"} <= item.keys()]
+    logs = [
+        item for item in head.objects if item.get("type") == "log" and {"time", "level", "msg"} <= item.keys()
+    ]
     old = [item for item in head.objects if item.keys() >= _OLD_JSON_KEYS]
     if old and len(old) == len(head.objects):
-        return any(item["function"] in {"main", "load_model", "print_timings", "update_slots"} for item in old)
+        return any(
+            item["function"] in {"main", "load_model", "print_timings", "update_slots"} for item in old
+        )
     return bool(logs) and any(re.match(r"\s*(?:srv|slot|cmn|llama_\w+) ", str(item["msg"])) for item in logs)
 
 
@@ -82,13 +88,16 @@ def _map_json(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     known = {name: pl.col(name).fill_null("") for name in ("timestamp", "id_slot", "id_task", "p0")}
     old = pl.format(
         "{} | tid=0 timestamp={} id_slot={} id_task={} p0={}",
-        pl.col("msg").fill_null(""), *known.values(),
+        pl.col("msg").fill_null(""),
+        *known.values(),
     )
     stamp = pl.col("time").cast(pl.Int64, strict=False)
     return assemble(
         frame.select(
             "source_line",
-            message=pl.when(pl.col("tid").is_not_null()).then(old).otherwise(pl.col("msg").str.strip_chars_end()),
+            message=pl.when(pl.col("tid").is_not_null())
+            .then(old)
+            .otherwise(pl.col("msg").str.strip_chars_end()),
             service=pl.lit(None, pl.String),
             relative_us=pl.when(stamp.is_between(0, 10**15)).then(stamp),
             wall_at=pl.lit(None, pl.Datetime("us", "UTC")),
@@ -99,14 +108,14 @@ def _map_json(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
 
 _SEMANTICS = TokenSemantics(cache_read="inside", cache_write="absent", reasoning="inside", clock="relative")
 _TRAPS = (
-    "Stamps count from the process's start: option origin says when that was, else 2000-01-01 (`relative_clock`).",
-    "A log without any stamp sets its tasks one after the other (`clock_from_durations`): no load can be read from it.",
-    "Printed prompt tokens are the uncached ones; the whole prompt is the task's n_tokens, which not every build prints.",
+    "Stamps count from the process's start: option origin says when it was, else 2000 (`relative_clock`).",
+    "Tasks of a log without stamps are set one after the other (`clock_from_durations`): no load in that.",
+    "Printed prompt tokens are the uncached ones; the whole prompt is task.n_tokens, not always printed.",
     "Where neither that nor the reuse is printed, input is the uncached part (`input_excludes_cached`).",
     "Rates use one decode step fewer since 2026-08: tokens and ms are read, never rates.",
     "The first token needs no decode step: a cancelled task generated slot length - prompt + 1.",
-    "A task starts when a slot takes it; the wait before that is not logged. ttft_ms is the prompt time in the slot.",
-    "A failed task is cancelled too when its client goes: it is an error. A task without an end is one as well.",
+    "A task starts when a slot takes it; the wait before is not logged. ttft_ms is prompt time in the slot.",
+    "A failed task is cancelled too when its client goes: it is an error, as is a task without an end.",
     "Tasks with is_child = 1 are further choices of one call: they repeat its prompt, which counts once.",
     "Of bare timings of parallel slots, the lines after a print_timing line are its own.",
 )
@@ -117,7 +126,7 @@ TEXT = Format(
     written_by="llama-server of llama.cpp, ik_llama.cpp and forks, on stderr, docker, Kubernetes or journald",
     target=REQUESTS,
     container="text",
-    recognised_by="lines such as `slot print_timing: id 0 | task 1 |`, `srv load_model:` or `llama_print_timings:`",
+    recognised_by="lines of `slot name: id 0 | task 1 |`, `srv load_model:` or `llama_print_timings:`",
     recognise=_recognise_text,
     map=_map_text,
     semantics=_SEMANTICS,
@@ -130,10 +139,12 @@ JSON = Format(
     written_by="llama-server with JSON logging",
     target=REQUESTS,
     container="json_lines",
-    recognised_by="JSON objects with type log, time, level and msg; before 2024-09 tid, timestamp, function and msg",
+    recognised_by="JSON objects with type log, time, level, msg; in 2024 tid, timestamp, function, msg",
     recognise=_recognise_json,
     map=_map_json,
-    structure=dict.fromkeys(("type", "time", "level", "msg", "tid", "timestamp", "id_slot", "id_task", "p0"), "VARCHAR"),
+    structure=dict.fromkeys(
+        ("type", "time", "level", "msg", "tid", "timestamp", "id_slot", "id_task", "p0"), "VARCHAR"
+    ),
     semantics=_SEMANTICS,
     traps=_TRAPS,
 )

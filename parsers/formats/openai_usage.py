@@ -1,24 +1,28 @@
 """OpenAI-style response bodies, or lines with a usage object, one JSON object per line (or one JSON array).
 
-Covers `chat.completion`, `text_completion`, `response` and embedding bodies of OpenAI and of servers that speak its
-dialect, and home-made lines such as {"timestamp": ..., "model": ..., "usage": {...}}. Other APIs' bodies have their own
-formats.
+Covers `chat.completion`, `text_completion`, `response` and embedding bodies of OpenAI and of servers that
+speak its dialect, and home-made lines such as {"timestamp": ..., "model": ..., "usage": {...}}. Other APIs'
+bodies have their own formats.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from parsers import usage
-from parsers.fields import Fields, first_fault
+from parsers.fields import CLASS_NAME, Fields, first_fault
 from parsers.format import Format, TokenSemantics
+from parsers.json_heads import mostly
 from parsers.records import REQUESTS
+from parsers.values import present
 
 if TYPE_CHECKING:
     from parsers.format import Context, Head
 
+_HTTP_ERRORS = 400
+_HTTP_CLOSED = 499
 _TIMES = ("created", "created_at", "timestamp", "time", "ts", "started_at")
 _NAMES = ("request_id", "user", "team", "project", "session_id", "provider")
 STRUCTURE = {
@@ -35,10 +39,15 @@ STRUCTURE = {
     **dict.fromkeys((*_TIMES, *_NAMES), "VARCHAR"),
     "choices": [{"finish_reason": "VARCHAR"}],
     "incomplete_details": {"reason": "VARCHAR"},
-    "error": {"type": "VARCHAR", "code": "VARCHAR"},
+    "error": "JSON",
     "usage": usage.USAGE,
-    **{name: kind for name, kind in usage.USAGE.items() if name in ("prompt_tokens", "completion_tokens", "total_tokens")},
+    **{
+        name: kind
+        for name, kind in usage.USAGE.items()
+        if name in ("prompt_tokens", "completion_tokens", "total_tokens")
+    },
 }
+_DIALECT = ({"prompt_tokens", "total_tokens"}, {"input_tokens", "total_tokens"})
 _OPERATIONS = {
     "chat.completion": "chat",
     "chat.completion.chunk": "chat",
@@ -49,20 +58,22 @@ _OPERATIONS = {
 }
 
 
-def _is_body(item: dict[str, object]) -> bool:
-    """An OpenAI-dialect usage object, and nothing that marks another format."""
-    stated = item.get("usage")
-    counts = stated if isinstance(stated, dict) else item
-    # vLLM, LiteLLM and Mooncake-like lines also have counts at the top; they carry these.
-    foreign = {"call_type", "spend", "startTime", "hash_ids", "usageMetadata", "resourceSpans", "type"} & item.keys()
-    anthropic = item.get("type") == "message"
-    in_dialect = {"prompt_tokens", "total_tokens"} <= counts.keys() or {"input_tokens", "total_tokens"} <= counts.keys()
-    return in_dialect and not anthropic and not (foreign - {"type"})
+# Bodies of other APIs and lines of other logs have such counts, too; they carry one of these.
+_FOREIGN = {"call_type", "spend", "startTime", "hash_ids", "usageMetadata", "resourceSpans"}
+
+
+def _is_body(item: dict[str, Any]) -> bool:
+    """A body with a usage object of the OpenAI dialect (or with null for it), or a line with its counts."""
+    if _FOREIGN & item.keys() or item.get("type") == "message":
+        return False
+    stated = item.get("usage", item)
+    if stated is None:
+        return item.get("object") in _OPERATIONS
+    return isinstance(stated, dict) and any(names <= stated.keys() for names in _DIALECT)
 
 
 def _recognise(head: Head) -> bool:
-    objects = head.objects
-    return bool(objects) and all(_is_body(item) for item in objects[:3])
+    return mostly(head.objects, _is_body)
 
 
 def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
@@ -76,9 +87,11 @@ def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
         fields.number("ttft_ms"),
     )
     limit = fields.whole("max_output_tokens")
-    kind, error = text("object"), text("error.type", "error.code")
-    failed = error.is_not_null() | text("status").is_in(["failed", "error", "failure"])
-    cancelled = text("status").is_in(["cancelled", "canceled"])
+    kind, state, error = text("object"), text("status"), _error_kind(fields)
+    # Home-made lines have an HTTP status where OpenAI's Responses have a word.
+    http_status = state.cast(pl.Int32, strict=False)
+    failed = error.is_not_null() | state.is_in(["failed", "error", "failure"]) | (http_status >= _HTTP_ERRORS)
+    cancelled = state.is_in(["cancelled", "canceled"]) | (http_status == _HTTP_CLOSED)
     prompt, generated = counts.prompt.value, counts.completion.value
     # Embedding bodies state no completion: they generate nothing.
     output = pl.when(generated.is_null() & kind.is_in(["list", "embedding"])).then(0).otherwise(generated)
@@ -98,7 +111,12 @@ def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
         input_tokens=prompt,
         output_tokens=output,
         **usage.columns(counts, pl.lit(value=True)),
-        status=pl.when(failed).then(pl.lit("error")).when(cancelled).then(pl.lit("cancelled")).otherwise(pl.lit("ok")),
+        status=pl.when(cancelled)
+        .then(pl.lit("cancelled"))
+        .when(failed)
+        .then(pl.lit("error"))
+        .otherwise(pl.lit("ok")),
+        http_status=pl.when(http_status.is_between(100, 999)).then(http_status),
         error_kind=error,
         finish_reason=_finish_reason(fields),
         usage_origin=pl.when(prompt.is_null() & output.is_null())
@@ -107,6 +125,19 @@ def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
         _reject=first_fault([started, *counts.readings, ended, duration, ttft, limit]),
         _other=pl.lit(value=False),
     )
+
+
+def _error_kind(fields: Fields) -> pl.Expr:
+    """Type or code of an error; `unknown` for one that is a text (its words are not kept)."""
+    if not fields.has("error"):
+        return pl.lit(None, dtype=pl.String)
+    raw = present(pl.col("error"))
+    is_error = raw.is_not_null() & ~raw.is_in(["null", "false", "{}", '""'])
+    is_object = raw.str.starts_with("{") & raw.str.ends_with("}")
+    found = pl.when(is_object).then(raw)
+    named = [found.str.json_path_match(f"$.{key}") for key in ("type", "code")]
+    name = pl.coalesce(pl.when(each.str.contains(CLASS_NAME)).then(each) for each in named)
+    return pl.when(is_error).then(name.fill_null("unknown"))
 
 
 def _finish_reason(fields: Fields) -> pl.Expr:

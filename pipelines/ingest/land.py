@@ -20,6 +20,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import polars as pl
+
 from parsers.detect import detect
 from parsers.errors import TokenworksError, UnknownFormatError, UnreadableSourceError
 from parsers.format import Context
@@ -130,32 +132,36 @@ def land(source: Source, warehouse: Warehouse, reading: Reading) -> Landing:
     """Land one source, or find that its content has landed before."""
     warehouse.landed.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=warehouse.home, prefix=WORK_PREFIX) as folder:
-        work = Path(folder)
         try:
-            head = read_head(source)
-            because, fmt = _format(head, reading)
-            laid = _plainly_named(lay_down(source, work), work)
-            identity = _identity(laid, fmt, source, reading)
-            known = warehouse.landed / identity / "manifest.json"
-            if known.exists():
-                return _renamed(Landing(**json.loads(known.read_text(encoding="utf-8"))), source)
-            context = Context(
-                source.name,
-                PromptHasher.from_file(warehouse.key_file),
-                source.modified_at,
-                reading.options,
-                head.text,
-            )
-            return _write(source, fmt, because, laid, identity, context, warehouse, work)
+            return _landed(source, warehouse, reading, Path(folder))
         except (UnknownFormatError, UnreadableSourceError) as error:
             return _unreadable(source, error)
         except OSError:
             if source.path.is_file():
                 raise
             gone = UnreadableSourceError(
-                "it vanished while it was read", remedy="Give it again if it was moved"
+                "it vanished while it was read", remedy="Give it again if it was moved."
             )
             return _unreadable(source, gone)
+
+
+def _landed(source: Source, warehouse: Warehouse, reading: Reading, work: Path) -> Landing:
+    head = read_head(source)
+    because, fmt = _format(head, reading)
+    laid = _plainly_named(lay_down(source, work), work)
+    identity = _identity(laid, fmt, source, reading)
+    known = warehouse.landed / identity / "manifest.json"
+    if known.exists():
+        return _renamed(Landing(**json.loads(known.read_text(encoding="utf-8"))), source)
+    hasher = PromptHasher.from_file(warehouse.key_file)
+    context = Context(source.name, hasher, source.modified_at, reading.options, head.text)
+    try:
+        return _write(source, fmt, because, laid, identity, context, warehouse, work)
+    except pl.exceptions.PolarsError as error:
+        if reading.format_name is None or fmt.recognise(head):
+            raise
+        remedy = "Leave --format out, or name another."
+        raise UnknownFormatError(f"it is not in the format {fmt.name}", remedy=remedy) from error
 
 
 def _plainly_named(laid: Laid, work: Path) -> Laid:
@@ -184,7 +190,8 @@ def _identity(laid: Laid, fmt: Format, source: Source, reading: Reading) -> str:
 
 
 def _renamed(landing: Landing, source: Source) -> Landing:
-    return Landing(**{**asdict(landing), "path": source.name, "modified_at": str(source.modified_at)})
+    problem = landing.problem and landing.problem.replace(landing.path, source.name, 1)
+    return replace(landing, path=source.name, modified_at=str(source.modified_at), problem=problem)
 
 
 def _unreadable(source: Source, error: TokenworksError) -> Landing:
@@ -244,7 +251,7 @@ def _write(
             priority=fmt.priority,
             detected_by=because,
             ingested_at=_now(),
-            problem=laid.problem,
+            problem=f"{source.name}: {laid.problem}" if laid.problem else None,
             **totals,
         )
         (fresh / "manifest.json").write_text(json.dumps(asdict(landing)), encoding="utf-8")

@@ -18,6 +18,7 @@ from pipelines.costs.compare import api_cost
 from pipelines.sizing.cost import CENT_OF_A_CENT, spelled
 from pipelines.sizing.load import SECONDS_PER_MONTH, DemandSummary
 from warehouse.catalogue import find_model
+from warehouse.price_names import is_self_hosted
 from warehouse.prices import load_price_table, unit_prices
 
 _DERIVED_MARK = "distill"
@@ -44,19 +45,26 @@ def paid_offers(
         removed: by log model, the share of its cost that is waste and is taken out.
 
     """
-    by_list = lines.filter(
-        pl.col("basis").is_in(["list_price", "reported"]), pl.col("cost_usd").is_not_null()
-    )
-    paid = dict(by_list.group_by("model").agg(pl.col("cost_usd").sum()).iter_rows())
+    stated = pl.col("basis").is_in(["list_price", "reported"]) & (pl.col("cost_usd") > 0)
+    paid = lines.filter(stated).group_by("provider", "model").agg(pl.col("cost_usd").sum())
     offers = {}
     for load in loads:
-        parts = [paid[name] * (1 - removed.get(name, Decimal(0))) for name in load.log_models if name in paid]
-        total = sum(parts, Decimal(0))
-        if load.today is None and total > 0:
-            offers[load.pool] = ApiOffer(
-                _month(total, load), is_today=True, reasons=("The same tokens as paid today",)
-            )
+        mine = paid.filter(pl.col("model").is_in(load.log_models)).sort("provider", "model")
+        if load.today is not None or mine.is_empty():
+            continue
+        if any(is_self_hosted(provider, model) for provider, model, _ in mine.iter_rows()):
+            offers[load.pool] = ApiOffer(None, is_today=False, reasons=(_OWN_ENGINE,))
+            continue
+        shares = {model: removed.get(model, Decimal(0)) for model in load.log_models}
+        total = sum((usd * (1 - shares[model]) for _, model, usd in mine.iter_rows()), Decimal(0))
+        words = "As it is paid today" + (", less the waste" if any(shares.values()) else "")
+        offers[load.pool] = ApiOffer(_month(total, load), is_today=True, reasons=(words,))
     return offers
+
+
+_OWN_ENGINE = (
+    "An engine of one's own serves it, which no pool of the fleet file names: state the pool to have it sized"
+)
 
 
 def hosted_offers(requests: pl.LazyFrame, loads: Sequence[DemandSummary]) -> dict[str, ApiOffer]:

@@ -15,6 +15,7 @@ from pipelines.fleet import Fleet
 from pipelines.sizing.choice import Candidate
 from pipelines.sizing.cost import energy_usd, monthly_usd, prices_of
 from pipelines.sizing.load import SECONDS_PER_MONTH, DemandSummary
+from pipelines.sizing.moments import Observed
 from pipelines.sizing.power import mean_power_w, wall_power_kw
 from pipelines.sizing.reasons import Serving, money_reasons, observed_words, performance_reasons, power_reason
 from pipelines.sizing.replicas import (
@@ -67,15 +68,19 @@ def _hardness(sized: Sized) -> float:
     return (sized.load.peak_rate or 0.0) / sized.each.output_per_s
 
 
-def candidate(
-    sized: Sized,
-    fleet: Fleet,
-    serving: Serving,
-    count: int,
-    *,
-    is_today: bool = False,
-    measured_w: float | None = None,
-) -> Candidate:
+@dataclass(frozen=True)
+class Now:
+    """What is known of the option that runs today.
+
+    `unobserved` is it at the moments of which the log tells no latency (None: there are none), `measured_w`
+    the mean power of all its accelerators together (None: not measured).
+    """
+
+    unobserved: Sized | None = None
+    measured_w: float | None = None
+
+
+def candidate(sized: Sized, fleet: Fleet, serving: Serving, count: int, now: Now | None = None) -> Candidate:
     """One option with its cost, power and performance.
 
     Args:
@@ -83,17 +88,14 @@ def candidate(
         fleet: the site file.
         serving: how it is paid.
         count: accelerators in all.
-        is_today: whether it is what runs today. Then latency that was logged at the peak stands in place of
-            the estimate, since it says what these very accelerators do.
-        measured_w: mean power of all of them together, where it was measured.
+        now: given for what runs today. Latency that was logged at the peak then stands in place of the
+            estimate, since it says what these very accelerators do.
 
     """
     replica, load, accelerator = sized.replica, sized.load, sized.replica.accelerator
-    able = sized.each.output_per_s > 0
-    each = sized.each if able else unconstrained(sized.line)
-    replicas = count // replica.tensor_parallel
-    expected = performance(replica, sized.line, each, load, replicas, sized.usual)
-    watts = measured_w
+    expected, each = _expected(sized, count)
+    watts = None if now is None else now.measured_w
+    is_measured = watts is not None
     if watts is None:
         modelled = mean_power_w(accelerator, expected.mean_batch, expected.busy_ratio)
         watts = None if modelled is None else modelled * count
@@ -101,33 +103,88 @@ def candidate(
     wall = None if watts is None else wall_power_kw(watts, host, fleet.site.pue)
     prices = prices_of(accelerator, load.today)
     usd = monthly_usd(serving, count, prices, wall, fleet.site)
-    latency, meets, reasons = _latency(expected), _meets(expected, load, fleet, able=able), []
-    carried = None
-    if is_today and load.observed is not None:
-        seen = load.observed
-        meets = seen.ttft_p95_ms <= fleet.slo.ttft_p95_ms and seen.tpot_p95_ms <= fleet.slo.tpot_p95_ms
-        words = observed_words(seen, expected)
-        carried = words if meets else None
-        reasons.append(f"It carried the peak: {words}" if meets else f"It did not carry the peak: {words}")
-        latency = _observed_latency(load)
-    reasons += performance_reasons(expected, load, fleet, able=able, is_observed=carried is not None)
-    reasons.append(power_reason(accelerator, is_measured=measured_w is not None))
-    reasons += money_reasons(serving, count, accelerator, prices.owned)
-    row = row_of(replica, serving, count, is_today=is_today) | {
+    able = sized.each.output_per_s > 0
+    verdict = _by_estimate(sized, expected, fleet)
+    if now is not None:
+        verdict = _by_log(load, expected, now, count, fleet) or verdict
+    reasons = [
+        *verdict.reasons,
+        *performance_reasons(expected, load, fleet, able=able, is_observed=verdict.carried is not None),
+        power_reason(accelerator, is_measured=is_measured),
+        *money_reasons(serving, count, accelerator, prices.owned),
+    ]
+    row = row_of(replica, serving, count, is_today=now is not None) | {
         "usd_per_month": usd,
         "usd_per_mtok": per_mtok(usd, load.month_tokens),
-        "usd_per_mtok_saturated": per_mtok(usd, _saturated_tokens(each, load, replicas)),
+        "usd_per_mtok_saturated": per_mtok(
+            usd, _saturated_tokens(each, load, count // replica.tensor_parallel)
+        ),
         "power_kw": wall,
         "tokens_per_j": load.output_tokens / load.window_s / watts if watts else None,
         "utilisation_ratio": expected.utilisation,
         "peak_utilisation_ratio": expected.peak_utilisation if load.peak_rate is not None else None,
-        **latency,
-        "meets_slo": meets,
+        **verdict.latency,
+        "meets_slo": verdict.meets,
         "breaks_first": each.breaks_first,
         "reasons": reasons,
     }
     running = None if wall is None or serving == "cloud" else energy_usd(wall, fleet.site)
-    return Candidate(row, BITS[replica.precision], accelerator.kind, running, carried)
+    return Candidate(row, BITS[replica.precision], accelerator.kind, running, verdict.carried, verdict.broke)
+
+
+def _expected(sized: Sized, count: int) -> tuple[Performance, Capacity]:
+    """Estimated performance of a number of accelerators, and the capacity of a replica that it refers to."""
+    each = sized.each if sized.each.output_per_s > 0 else unconstrained(sized.line)
+    replicas = count // sized.replica.tensor_parallel
+    return performance(sized.replica, sized.line, each, sized.load, replicas, sized.usual), each
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """Whether the SLO is met, the latency that says so, and in words what the log shows."""
+
+    meets: bool | None
+    latency: dict[str, float | None]
+    reasons: tuple[str, ...] = ()
+    carried: str | None = None
+    broke: str | None = None
+
+
+def _by_estimate(sized: Sized, expected: Performance, fleet: Fleet) -> _Verdict:
+    if sized.each.output_per_s <= 0:
+        return _Verdict(False, _latency(expected))
+    if sized.load.peak_rate is None:
+        return _Verdict(None, _latency(expected))
+    meets = (
+        expected.peak_utilisation <= MAX_UTILISATION
+        and expected.tpot_ms_p95 <= fleet.slo.tpot_p95_ms
+        and expected.ttft_ms_p95 <= fleet.slo.ttft_p95_ms
+    )
+    return _Verdict(meets, _latency(expected))
+
+
+def _by_log(
+    load: DemandSummary, expected: Performance, now: Now, count: int, fleet: Fleet
+) -> _Verdict | None:
+    """Judge by the log at the moments that it tells of, by the estimate at the others; None if it tells of
+    none.
+    """
+    slo, told = fleet.slo, [seen for seen in load.observed if seen is not None]
+    if not told:
+        return None
+    worst = max(
+        told, key=lambda seen: max(seen.ttft_p95_ms / slo.ttft_p95_ms, seen.tpot_p95_ms / slo.tpot_p95_ms)
+    )
+    words, latency = observed_words(worst, expected), _observed_latency(worst)
+    if worst.ttft_p95_ms > slo.ttft_p95_ms or worst.tpot_p95_ms > slo.tpot_p95_ms:
+        return _Verdict(False, latency, (f"It did not carry the peak: {words}",), broke=words)
+    rest = now.unobserved
+    if rest is not None:
+        estimate = _by_estimate(rest, _expected(rest, count)[0], fleet)
+        if not estimate.meets:
+            shown = f"The log shows no latency at another peak, where the estimate counts; elsewhere: {words}"
+            return _Verdict(estimate.meets, estimate.latency, (shown,))
+    return _Verdict(True, latency, (f"It carried the peak: {words}",), carried=words)
 
 
 def row_of(replica: Replica, serving: Serving, count: int, *, is_today: bool) -> dict[str, Any]:
@@ -151,18 +208,6 @@ def _confidence(accelerator: Accelerator) -> str:
     return accelerator.confidence
 
 
-def _meets(expected: Performance, load: DemandSummary, fleet: Fleet, *, able: bool) -> bool | None:
-    if not able:
-        return False
-    if load.peak_rate is None:
-        return None
-    return (
-        expected.peak_utilisation <= MAX_UTILISATION
-        and expected.tpot_ms_p95 <= fleet.slo.tpot_p95_ms
-        and expected.ttft_ms_p95 <= fleet.slo.ttft_p95_ms
-    )
-
-
 def _latency(expected: Performance) -> dict[str, float | None]:
     """Estimates in ms; a queue that grows without end has no p95, which is null."""
     finite = expected.ttft_ms_p95 != float("inf")
@@ -180,11 +225,8 @@ def _latency(expected: Performance) -> dict[str, float | None]:
     }
 
 
-def _observed_latency(load: DemandSummary) -> dict[str, float | None]:
+def _observed_latency(seen: Observed) -> dict[str, float | None]:
     """Measured latency in ms: what was measured has no interval, so low and high are the p95 itself."""
-    seen = load.observed
-    if seen is None:
-        return {}
     first = seen.ttft_p95_ms if seen.ttft_p95_ms != float("inf") else None
     return {
         "ttft_ms_p50": seen.ttft_p50_ms,

@@ -24,7 +24,7 @@ class Candidate:
     """One option: its columns of FLEET_OPTIONS, bits per weight and kind of card (None: an API).
 
     `running_usd` is what it costs per month once it is paid for; None for rent. `carried` says what the log
-    shows of it at the peak, where it kept the SLO there.
+    shows of it at the peak, where it kept the SLO there; `broke` the same, where it did not.
     """
 
     row: dict[str, Any]
@@ -32,6 +32,7 @@ class Candidate:
     kind: str | None
     running_usd: Decimal | None = None
     carried: str | None = None
+    broke: str | None = None
 
     @property
     def is_api(self) -> bool:
@@ -184,7 +185,10 @@ def _why_change(today: Candidate | None, best: Candidate) -> str:
     if today is None:
         return "The cheapest option that meets the SLO at the peak without lower precision"
     if not today.meets and not today.is_api:
-        return "What runs today does not meet the SLO at the peak; this is the cheapest option that does"
+        how = "by this estimate" if today.broke is None else f"({today.broke})"
+        return (
+            f"What runs today does not meet the SLO at the peak {how}; this is the cheapest option that does"
+        )
     if _is_part_of(best, today):
         count, had = best.row["count"], today.row["count"]
         return f"{count} of today's {had} accelerators carry the peak with one replica to spare"

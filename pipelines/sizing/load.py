@@ -7,9 +7,9 @@ peaks (`moments.py`), deciding what is waste (the waste stage), hardware (`repli
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
+from itertools import zip_longest
 
 import polars as pl
 
@@ -18,7 +18,6 @@ from pipelines.sizing.moments import Busiest, Moment, Observed, busiest_moments
 from warehouse.catalogue import Model, find_model
 
 SECONDS_PER_MONTH = 730 * 3600.0
-NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,14 @@ class DemandSummary:
     peak_output_per_s: float | None
     basis: tuple[str, ...] = ()
     moments: tuple[Moment, ...] = ()
-    observed: Observed | None = None
+    observed: tuple[Observed | None, ...] = ()
+
+    @property
+    def unobserved(self) -> DemandSummary | None:
+        """The load at the moments of which the log tells no latency; None where it tells that of all."""
+        told = zip_longest(self.moments, self.observed)
+        dark = tuple(moment for moment, seen in told if moment is not None and seen is None)
+        return replace(self, moments=dark, observed=()) if dark else None
 
     @property
     def at_moments(self) -> tuple[DemandSummary, ...]:
@@ -141,9 +147,6 @@ def demand_summary(
     requests: pl.LazyFrame,
     coverage: pl.DataFrame,
     fleet: Fleet,
-    *,
-    missed_tokens: Mapping[str, float] = NOTHING,
-    oversize_tokens: Mapping[str, float] = NOTHING,
 ) -> list[DemandSummary]:
     """Summarise the load by pool, largest input first.
 
@@ -151,8 +154,6 @@ def demand_summary(
         requests: the facts; only served calls (ok, cancelled) that no response cache answered count.
         coverage: COVERAGE; its stretches without gap are the time that means refer to.
         fleet: the site file. A model that no pool serves becomes a pool under its own name.
-        missed_tokens: by log model, input tokens that a working prefix cache would have saved.
-        oversize_tokens: by log model, input tokens that need not be sent.
 
     """
     names = requests.select(_MODEL.unique()).collect()["model"].to_list()
@@ -167,7 +168,7 @@ def demand_summary(
     for row in table.iter_rows(named=True):
         log_models = tuple(sorted(row["models"]))
         pool = pools.get(row["pool"])
-        busy = busiest.get(row["pool"], Busiest((), 1.0, None))
+        busy = busiest.get(row["pool"], Busiest())
         summary = DemandSummary(
             pool=row["pool"],
             log_models=log_models,
@@ -189,10 +190,28 @@ def demand_summary(
             moments=busy.moments,
             observed=busy.observed,
         )
-        missed = sum(missed_tokens.get(name, 0.0) for name in log_models)
-        oversize = sum(oversize_tokens.get(name, 0.0) for name in log_models)
-        summaries.append(without_waste(_explained(summary, row["cache_unknown"]), missed, oversize))
+        summaries.append(_explained(summary, row["cache_unknown"], is_relative=row["relative"]))
     return summaries
+
+
+def all_without_waste(
+    summaries: Sequence[DemandSummary],
+    missed_tokens: Mapping[str, float],
+    oversize_tokens: Mapping[str, float],
+) -> list[DemandSummary]:
+    """Take avoidable input out of every pool.
+
+    Args:
+        summaries: the load as it is.
+        missed_tokens: by log model, input tokens that a working prefix cache would have saved.
+        oversize_tokens: by log model, input tokens that need not be sent.
+
+    """
+
+    def of(load: DemandSummary, tokens: Mapping[str, float]) -> float:
+        return sum(tokens.get(name, 0.0) for name in load.log_models)
+
+    return [without_waste(load, of(load, missed_tokens), of(load, oversize_tokens)) for load in summaries]
 
 
 def without_waste(summary: DemandSummary, missed_tokens: float, oversize_tokens: float) -> DemandSummary:
@@ -251,6 +270,7 @@ def _shapes(requests: pl.LazyFrame, pool_of: Mapping[str, str]) -> pl.DataFrame:
             output="output_tokens",
             uncached=pl.col("input_tokens") - cached,
             cache_unknown=pl.col("cache_read_tokens").is_null(),
+            relative=pl.col("flags").list.contains("relative_clock").fill_null(value=False),
         )
         .join(keys, on="model")
     )
@@ -259,6 +279,7 @@ def _shapes(requests: pl.LazyFrame, pool_of: Mapping[str, str]) -> pl.DataFrame:
         requests=pl.len(),
         usage_missing=(pl.col("input").is_null() & pl.col("output").is_null()).sum(),
         cache_unknown=pl.col("cache_unknown").sum(),
+        relative=pl.col("relative").any(),
         input=pl.col("input").sum(),
         uncached=pl.col("uncached").sum(),
         output=pl.col("output").sum(),
@@ -284,14 +305,18 @@ def _window_s(requests: pl.LazyFrame, coverage: pl.DataFrame) -> float:
     return max(float(span or 0) / 1e6, 3600.0)
 
 
-def _explained(summary: DemandSummary, cache_unknown: int) -> DemandSummary:
+def _explained(summary: DemandSummary, cache_unknown: int, *, is_relative: bool) -> DemandSummary:
     notes = []
+    if is_relative:
+        notes.append(
+            "the log has no wall clock: its peak and all that is made a month hold only if its parts ran "
+            "as their offsets say"
+        )
     if summary.peak_window_s is None:
         notes.append("the peak is unknown: no demand peak of this model was found")
     else:
-        notes.append(
-            f"peak over {summary.peak_window_s:g} s: the hardest of the busiest windows by calls, prompt, output"
-        )
+        window = f"peak over {summary.peak_window_s:g} s"
+        notes.append(f"{window}: the hardest of the windows with most calls, prompt or output")
     if cache_unknown:
         notes.append(
             f"cache reads of {cache_unknown:,} calls are unknown; their whole input is taken as computed"

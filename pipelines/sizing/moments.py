@@ -59,10 +59,11 @@ class Moment:
 
 @dataclass(frozen=True)
 class Observed:
-    """Latency in the log around the peak: of `calls` calls that arrived in `window_s` from `start_us`.
+    """Latency in the log around a moment, of `calls` measured ones that arrived in `window_s` from
+    `start_us`.
 
-    A p95 of infinity: more than 5 % of the calls failed for want of capacity. `*_p50_ms` is over the whole
-    log.
+    `failed` calls there failed for want of capacity; more than 5 % of all make the p95 infinite. `*_p50_ms`
+    is over the whole log.
     """
 
     start_us: int
@@ -77,11 +78,14 @@ class Observed:
 
 @dataclass(frozen=True)
 class Busiest:
-    """What is known of a pool's busiest moments; `moments` is empty where nothing is."""
+    """What is known of a pool's busiest moments; `moments` is empty where nothing is.
 
-    moments: tuple[Moment, ...]
-    arrival_cv2: float
-    observed: Observed | None
+    `observed` has the latency of each moment, None where too few calls there tell theirs.
+    """
+
+    moments: tuple[Moment, ...] = ()
+    arrival_cv2: float = 1.0
+    observed: tuple[Observed | None, ...] = ()
 
 
 def busiest_moments(requests: pl.LazyFrame, pool_of: Mapping[str, str]) -> dict[str, Busiest]:
@@ -113,9 +117,10 @@ def busiest_moments(requests: pl.LazyFrame, pool_of: Mapping[str, str]) -> dict[
     for (pool,), part in work.group_by("model", maintain_order=True):
         calls = Calls.of(part)
         moments = _moments(calls, window_s, span)
-        times = failed.filter(pl.col("pool") == pool)["started_us"].to_numpy()
+        hardest = _undominated(moments)
+        lost = failed.filter(pl.col("pool") == pool)["started_us"].to_numpy()
         found[str(pool)] = Busiest(
-            _undominated(moments), _arrival_cv2(calls.started, moments), _observed(part, times, moments)
+            hardest, _arrival_cv2(calls.started, moments), _observed(part, lost, hardest)
         )
     return found
 
@@ -190,10 +195,8 @@ def _overloaded(of_pool: pl.LazyFrame) -> pl.DataFrame:
     return chosen.select("pool", started_us()).sort("started_us").collect()
 
 
-def _observed(work: pl.DataFrame, failed: Instants, moments: list[Moment]) -> Observed | None:
-    """The worst of the moments by the log; None where some moment has too few calls with a measured first
-    token.
-    """
+def _observed(work: pl.DataFrame, lost: Instants, moments: tuple[Moment, ...]) -> tuple[Observed | None, ...]:
+    """What the log shows of each moment; `work` is a frame of `WORK_SCHEMA`, `lost` the failed arrivals."""
     timed = work.filter(
         pl.col("is_timed")
         & pl.col("assumed_pace_ratio").is_null()
@@ -204,37 +207,34 @@ def _observed(work: pl.DataFrame, failed: Instants, moments: list[Moment]) -> Ob
         ttft=(pl.col("first_token_us") - pl.col("started_us")) / 1e3,
         tpot=(pl.col("ended_us") - pl.col("first_token_us")) / 1e3 / (pl.col("output_tokens") - 1),
     )
-    seen = [_observed_at(timed, failed, moment) for moment in moments]
-    known = [entry for entry in seen if entry is not None]
-    if not known or len(known) < len(seen):
-        return None
-    return max(known, key=lambda entry: (entry.ttft_p95_ms, entry.tpot_p95_ms))
+    served = work["started_us"].sort().to_numpy()
+    return tuple(_observed_at(timed, served, lost, moment) for moment in moments)
 
 
-def _observed_at(timed: pl.DataFrame, failed: Instants, moment: Moment) -> Observed | None:
+def _observed_at(timed: pl.DataFrame, served: Instants, lost: Instants, moment: Moment) -> Observed | None:
     for factor in (1, 5, P95_DILUTION):
         start, end = _widened(moment, factor)
         calls = timed.filter(pl.col("started_us").is_between(start, end, closed="left"))
         if calls.height < MIN_OBSERVED:
             continue
-        lost = len(_inside(failed, start, end))
+        failed = len(_inside(lost, start, end))
         return Observed(
             start,
             moment.window_s * factor,
-            calls.height + lost,
-            lost,
+            calls.height,
+            failed,
             ttft_p50_ms=_quantile(timed["ttft"], 0.5),
-            ttft_p95_ms=_p95_with_lost(calls["ttft"], lost),
+            ttft_p95_ms=_p95_with_failed(calls["ttft"], failed / (len(_inside(served, start, end)) + failed)),
             tpot_p50_ms=_quantile(timed["tpot"], 0.5),
             tpot_p95_ms=_quantile(calls["tpot"], 0.95),
         )
     return None
 
 
-def _p95_with_lost(values: pl.Series, lost: int) -> float:
-    """p95 over calls and lost calls, whose value is infinite."""
-    ordered = np.sort(np.concatenate((values.to_numpy(), np.full(lost, math.inf))))
-    return float(ordered[math.ceil(0.95 * len(ordered)) - 1])
+def _p95_with_failed(values: pl.Series, failed_ratio: float) -> float:
+    """p95 over calls of which a share has no first token at all: infinite if that share is above 5 %."""
+    rank = 0.95 / (1 - failed_ratio)
+    return math.inf if rank > 1 else _quantile(values, rank)
 
 
 def _quantile(values: pl.Series, share: float) -> float:

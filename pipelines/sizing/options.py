@@ -16,7 +16,7 @@ import polars as pl
 
 from pipelines.fleet import Fleet, Pool
 from pipelines.sizing.api_offers import ApiOffer
-from pipelines.sizing.candidates import Sized, candidate, per_mtok, row_of, size
+from pipelines.sizing.candidates import Now, Sized, candidate, per_mtok, row_of, size
 from pipelines.sizing.choice import Candidate, choose
 from pipelines.sizing.cost import bought_count, monthly_usd, prices_of
 from pipelines.sizing.load import DemandSummary
@@ -97,8 +97,9 @@ def _today(
     replica = Replica(model, pool.card, pool.tensor_parallel, pool.precision)
     sized = None if replica.peak_flops is None else size(replica, load, fleet)
     if isinstance(sized, Sized):
-        count = pool.accelerators
-        return candidate(sized, fleet, pool.serving, count, is_today=True, measured_w=measured_w)
+        dark = load.unobserved
+        now = Now(unobserved=None if dark is None else size(replica, dark, fleet), measured_w=measured_w)
+        return candidate(sized, fleet, pool.serving, pool.accelerators, now)
     known = replica.peak_flops is not None
     reason = (
         f"{model.name} at {pool.precision} does not fit on {pool.tensor_parallel} x {pool.card.name} "

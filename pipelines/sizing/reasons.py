@@ -43,7 +43,7 @@ class Tally:
 def observed_words(seen: Observed, expected: Performance) -> str:
     """Say what the log shows at the peak, and what the estimate would have been."""
     at = datetime.fromtimestamp(seen.start_us / 1e6, tz=UTC)
-    failed = f", {seen.failed:,} of them failed," if seen.failed else ""
+    failed = f", {seen.failed:,} more failed," if seen.failed else ""
     return (
         f"observed p95 TTFT {_ms(seen.ttft_p95_ms)}, TPOT {_ms(seen.tpot_p95_ms)} over {seen.calls:,} "
         f"calls{failed} in {seen.window_s:g} s from {at:%Y-%m-%d %H:%M:%S} UTC "

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from pipelines.sizing.api_offers import hosted_offers, paid_offers
-from pipelines.sizing.load import demand_summary
+from pipelines.sizing.load import all_without_waste, demand_summary
 from pipelines.sizing.options import fleet_options
 
 if TYPE_CHECKING:
@@ -37,10 +37,8 @@ def options_of_both(
     """
     coverage, lines = marts["coverage"], marts["cost_lines"]
     as_is = demand_summary(requests, coverage, fleet)
-    removed = demand_summary(
-        requests,
-        coverage,
-        fleet,
+    removed = all_without_waste(
+        as_is,
         missed_tokens=_by_model(_of_models(marts["repetition"]), "missed_tokens"),
         oversize_tokens=_by_model(_worst_rule(marts["oversize"]), "excess_tokens"),
     )

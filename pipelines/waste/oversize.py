@@ -13,7 +13,9 @@ first two rules need as many calls, and their thresholds are at least `LEAST_TOK
         twice the median is called oversize.
     input_output_ratio: all prompts of the application are large for what they give back. Its input:output,
         pooled, is at least 100 and ten times that of the other calls to the model (to any model where there
-        are too few), and its median input four times theirs. Threshold: 1.5 x their 99th percentile.
+        are too few), and its median input four times theirs. Threshold: 1.5 x their 99th percentile. Input
+        that was read from cache is left out of the ratio: a conversation that is sent again at a tenth of the
+        price is no dump, however long it grows.
     context_share, where the model's context is given: input above half of the context.
     price_cliff, where the model's price has steps: input above a step by at most 5 %, so that trimming it
         would have cost the lower price for all of it. Excess money is the difference on the input that was
@@ -127,13 +129,16 @@ def _outliers(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _large_for_task(calls: pl.DataFrame) -> pl.DataFrame:
-    known = calls.filter(pl.col("output_tokens").is_not_null())
-    sums = [pl.len().alias("calls"), pl.col("input_tokens").sum(), pl.col("output_tokens").sum()]
+    read = pl.min_horizontal(pl.col("cache_read_tokens").fill_null(0), "input_tokens")
+    known = calls.filter(pl.col("output_tokens").is_not_null()).with_columns(
+        new_tokens=pl.col("input_tokens") - read
+    )
+    sums = [pl.len().alias("calls"), pl.col("new_tokens").sum(), pl.col("output_tokens").sum()]
     apps = known.group_by(_APP).agg(*sums, pl.col("input_tokens").median().alias("median_tokens"))
     found: list[tuple[str, str | None, str | None, str | None, int]] = []
     suspects = apps.filter(
         (pl.col("calls") >= MINIMUM_CALLS)
-        & (pl.col("input_tokens") >= _TASK_RATIO * pl.col("output_tokens").clip(lower_bound=1))
+        & (pl.col("new_tokens") >= _TASK_RATIO * pl.col("output_tokens").clip(lower_bound=1))
     )
     for app in suspects.sort(_APP).iter_rows(named=True):
         same_app = pl.all_horizontal(pl.col(name).eq_missing(pl.lit(app[name], pl.String)) for name in _APP)
@@ -145,10 +150,10 @@ def _large_for_task(calls: pl.DataFrame) -> pl.DataFrame:
         theirs, p99, given, returned = others.select(
             pl.col("input_tokens").median(),
             pl.col("input_tokens").quantile(0.99, "linear").alias("p99"),
-            pl.col("input_tokens").sum().alias("given"),
+            pl.col("new_tokens").sum().alias("given"),
             pl.col("output_tokens").sum(),
         ).row(0)
-        ratio = app["input_tokens"] / max(app["output_tokens"], 1)
+        ratio = app["new_tokens"] / max(app["output_tokens"], 1)
         if ratio >= _TASK_RATIO_FACTOR * given / max(returned, 1) and (
             app["median_tokens"] >= _TASK_INPUT_FACTOR * theirs
         ):

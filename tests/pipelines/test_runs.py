@@ -17,7 +17,7 @@ from pipelines.definitions import build_defs, run_in_process
 from pipelines.fleet import Fleet
 from pipelines.site import Site, SiteSettings
 from warehouse.store import Warehouse
-from warehouse.tables import COST_LINES, MARTS, USAGE_DAILY
+from warehouse.tables import COST_LINES, DATA_QUALITY, MARTS, USAGE_DAILY
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 NOON = datetime.now(tz=UTC).replace(hour=12, minute=0, second=0, microsecond=0)
@@ -127,6 +127,7 @@ def test_facts_outlive_rotated_logs_in_the_scheduled_pipeline(scheduled, gateway
     assert warehouse.read(USAGE_DAILY)["requests"].sum() == 2
 
 
+@pytest.mark.slow
 def test_a_one_off_audit_holds_the_given_files_and_no_other(gateway_log, tmp_path):
     gone = gateway_log.write("old.jsonl", noon(4))
     gateway_log.write("new.jsonl", noon(1))
@@ -139,6 +140,7 @@ def test_a_one_off_audit_holds_the_given_files_and_no_other(gateway_log, tmp_pat
     assert site.warehouse.days(REQUESTS) == [day(1)]
 
 
+@pytest.mark.slow
 def test_the_weekly_job_writes_the_report(scheduled, gateway_log):
     gateway_log.write("a.jsonl", noon(2), noon(1))
     home = scheduled("weekly_audit_job").home
@@ -180,6 +182,7 @@ def test_a_wrong_number_stops_before_the_marts_and_says_what_was_found(gateway_l
     assert site.warehouse.read(USAGE_DAILY).is_empty()
 
 
+@pytest.mark.slow
 def test_a_failed_check_of_an_earlier_run_is_not_taken_for_this_ones(gateway_log, tmp_path, monkeypatch):
     gateway_log.write("a.jsonl", noon(1))
     site = one_off(gateway_log, tmp_path)
@@ -190,6 +193,7 @@ def test_a_failed_check_of_an_earlier_run_is_not_taken_for_this_ones(gateway_log
     assert run_audit(site).html.exists()
 
 
+@pytest.mark.slow
 def test_a_warning_does_not_stop_and_is_told_in_data_quality(gateway_log, tmp_path):
     """Served calls without counts: every figure stands, and the reader must know."""
     gateway_log.write(
@@ -204,8 +208,6 @@ def test_a_warning_does_not_stop_and_is_told_in_data_quality(gateway_log, tmp_pa
     )
     site = one_off(gateway_log, tmp_path)
     run_audit(site)
-    from warehouse.tables import DATA_QUALITY
-
     told = {row["check"]: row for row in site.warehouse.read(DATA_QUALITY).iter_rows(named=True)}
     row = told["requests: share of served rows without token counts"]
     assert (row["passed"], row["severity"]) == (False, "warning")

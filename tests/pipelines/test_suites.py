@@ -6,6 +6,7 @@ The profiles run on real tables; the rules on profiles that are made to break th
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 
 import polars as pl
 import pytest
@@ -109,7 +110,7 @@ def test_only_critical_or_raised_failures_block():
 def cost_profile(tmp_path, **changes) -> dict[str, float]:
     """Counts for one line of cost that is right but for the changes."""
     line = {
-        "charge_day": "2026-11-16",
+        "charge_day": date(2026, 11, 16),
         "team": "data",
         "model": "m",
         "meter": "input",

@@ -9,7 +9,7 @@ import pytest
 
 from parsers.records import REQUESTS
 from pipelines.fleet import Fleet, Pool
-from pipelines.sizing.load import demand_summary
+from pipelines.sizing.load import all_without_waste, demand_summary
 from warehouse.tables import COVERAGE
 
 T0 = datetime(2026, 11, 16, tzinfo=UTC)
@@ -110,13 +110,21 @@ def test_calls_without_tokens_are_not_in_the_means():
 
 def test_waste_is_taken_out_evenly_and_at_most_once():
     args = (requests(TOKENS | {"started_at": T0}, TOKENS | {"started_at": seconds(120)}), DAY, FLEET)
-    (load,) = demand_summary(*args, missed_tokens={"qwen3-8b": 600})
+    as_is = demand_summary(*args)
+    (load,) = all_without_waste(as_is, {"qwen3-8b": 600}, {})
     assert (load.uncached_input_tokens, load.peak_uncached_per_s, load.input_tokens) == (600, 5, 2000)
     assert [moment.uncached_per_s for moment in load.moments] == [5]
-    (load,) = demand_summary(*args, oversize_tokens={"qwen3-8b": 200})
+    (load,) = all_without_waste(as_is, {}, {"qwen3-8b": 200, "other": 900})
     assert (load.uncached_input_tokens, load.input_tokens) == (1000, 1800)
-    (load,) = demand_summary(*args, missed_tokens={"qwen3-8b": 1e9})
+    (load,) = all_without_waste(as_is, {"qwen3-8b": 1e9}, {})
     assert load.uncached_input_tokens == 0
+
+
+def test_a_log_without_a_wall_clock_says_so():
+    (load,) = demand_summary(requests(TOKENS | {"flags": ["relative_clock"]}, TOKENS), DAY, FLEET)
+    assert any("no wall clock" in line for line in load.basis)
+    (load,) = demand_summary(requests(TOKENS), DAY, FLEET)
+    assert not any("no wall clock" in line for line in load.basis)
 
 
 def test_no_requests_no_load():

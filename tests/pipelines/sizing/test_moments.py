@@ -102,35 +102,49 @@ def test_with_few_arrivals_poisson_is_assumed():
 def test_latency_at_the_peak_is_that_of_the_log():
     slow = [call(1800 + n, ttft=0.5 + n / 100, tpot=0.03) for n in range(60)]
     quick = [call(60 * n) for n in range(60) if n != 30]
-    seen = busiest(*slow, *quick).observed
+    seen = max(filter(None, busiest(*slow, *quick).observed), key=lambda seen: seen.ttft_p95_ms)
     begin = seen.start_us / SECOND - T0.timestamp() - 1800
     inside = [500 + 10 * n for n in range(60) if begin <= n < begin + 60]
     inside += [200] if any(begin <= at < begin + 60 for at in (-60, 60)) else []
     assert len(inside) >= 55
     assert (seen.calls, seen.failed, seen.window_s) == (len(inside), 0, 60.0)
-    assert seen.ttft_p95_ms == pytest.approx(sorted(inside)[math.ceil(0.95 * len(inside)) - 1])
+    assert seen.ttft_p95_ms == pytest.approx(sorted(inside)[math.ceil(0.95 * (len(inside) - 1))])
     assert seen.tpot_p95_ms == pytest.approx(30)
     assert seen.tpot_p50_ms == pytest.approx(30, abs=11)
 
 
 def test_a_thin_peak_is_judged_with_its_surroundings_and_a_thinner_one_not_at_all():
     rows = [call(20 * n) for n in range(60)]
-    assert busiest(*rows, *[call(600 + n) for n in range(5)]).observed.window_s == 300
-    assert busiest(*[call(600 * n) for n in range(60)]).observed is None
+    thin = busiest(*rows, *[call(600 + n) for n in range(5)])
+    assert {seen.window_s for seen in thin.observed} == {300}
+    thinner = busiest(*[call(600 * n) for n in range(60)])
+    assert set(thinner.observed) == {None}
+    assert len(thinner.observed) == len(thinner.moments)
 
 
 def test_calls_that_were_not_streamed_show_no_first_token():
     rows = [call(n, first_token_at=None) for n in range(120)]
-    assert busiest(*rows).observed is None
+    assert set(busiest(*rows).observed) == {None}
 
 
 @pytest.mark.parametrize(("status", "counts"), [(503, True), (429, True), (None, True), (400, False)])
 def test_calls_that_failed_for_want_of_capacity_have_no_first_token(status, counts):
     fine = [call(n) for n in range(60)]
     lost = [call(10 + n, status="error", http_status=status, output_tokens=None) for n in range(10)]
-    seen = busiest(*fine, *lost, call(200)).observed
+    seen = busiest(*fine, *lost, call(200)).observed[0]
     assert seen.failed == (10 if counts else 0)
     assert math.isinf(seen.ttft_p95_ms) == counts
+
+
+def test_a_few_failures_move_the_p95_and_calls_without_a_first_token_dilute_them():
+    """Two of a hundred failed: the p95 of all is the 97th percentile of those that were answered."""
+    fine = [call(n / 2, ttft=0.1 + n / 1000) for n in range(98)]
+    lost = [call(10 + n, status="error", http_status=503, output_tokens=None) for n in range(2)]
+    quiet = [call(n / 2, first_token_at=None) for n in range(98)]
+    few = busiest(*fine, *lost, call(200)).observed[0]
+    assert few.ttft_p95_ms == pytest.approx(100 + math.ceil(0.95 / 0.98 * 97), abs=1.1)
+    many = busiest(*fine[:30], *quiet[:30], *lost, call(200)).observed[0]
+    assert not math.isinf(many.ttft_p95_ms)
 
 
 def test_models_of_one_pool_share_their_moments_and_pools_do_not():

@@ -157,9 +157,29 @@ def observed(ttft=800.0, tpot=25.0, failed=0):
     return Observed(0, 60.0, 100, failed, ttft_p50_ms=200, ttft_p95_ms=ttft, tpot_p50_ms=20, tpot_p95_ms=tpot)
 
 
+PEAK = Moment(0, 60.0, requests_per_s=4.0, uncached_per_s=4800.0, output_per_s=1200.0)
+HIGH = Moment(0, 60.0, requests_per_s=160.0, uncached_per_s=192_000.0, output_per_s=48_000.0)
+
+
+def test_a_peak_without_logged_latency_is_judged_by_the_estimate():
+    """Nightly batches that are not streamed show no first token: there the estimate stands."""
+    for dark, kept in ((PEAK, True), (HIGH, False)):
+        out = options(load(pool(), observed=(observed(), None), moments=(PEAK, dark)))
+        today = one(out, "is_today")
+        assert today["meets_slo"] == kept
+        start = "It carried the peak" if kept else "The log shows no latency at another peak"
+        assert any(reason.startswith(start) for reason in today["reasons"])
+
+
+def test_the_worst_of_the_observed_moments_counts():
+    slow_start, slow_tokens = observed(ttft=1900.0), observed(tpot=61.0)
+    out = options(load(pool(), observed=(slow_start, slow_tokens), moments=(PEAK, PEAK)))
+    assert one(out, "is_today")["meets_slo"] is False
+
+
 def test_a_fleet_that_the_log_shows_carrying_the_peak_is_kept_whatever_the_estimate():
     """The estimate calls it too small by far; the latency that was logged says it is not."""
-    out = options(load(pool(), rate=40.0, observed=observed()))
+    out = options(load(pool(), rate=40.0, observed=(observed(),), moments=(HIGH,)))
     today = one(out, "is_today")
     assert today["is_choice"]
     assert today["meets_slo"]
@@ -175,7 +195,7 @@ def test_a_fleet_that_the_log_shows_carrying_the_peak_is_kept_whatever_the_estim
     "seen", [observed(ttft=2500.0), observed(tpot=61.0), observed(ttft=math.inf, failed=9)]
 )
 def test_a_fleet_that_the_log_shows_breaking_the_slo_is_not_kept(seen):
-    out = options(load(pool(), observed=seen))
+    out = options(load(pool(), observed=(seen,), moments=(PEAK,)))
     today = one(out, "is_today")
     assert today["meets_slo"] is False
     assert not today["is_choice"]
@@ -248,7 +268,7 @@ def test_an_api_that_serves_an_open_model_today_is_kept_unless_hardware_saves(us
 
 def test_every_row_is_consistent_in_itself():
     """Cost per token is cost per month over tokens per month; saturated is never dearer; loads have order."""
-    entry = load(pool(), observed=observed())
+    entry = load(pool(), observed=(observed(),), moments=(PEAK,))
     out = options(entry).filter(pl.col("count").is_not_null() & pl.col("usd_per_month").is_not_null())
     for row in out.iter_rows(named=True):
         assert row["usd_per_mtok"] == pytest.approx(

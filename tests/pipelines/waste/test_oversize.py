@@ -75,6 +75,17 @@ def test_an_application_with_a_model_of_its_own_is_held_against_the_rest_of_the_
     assert oversize(requests_of(huge).lazy(), no_prices).is_empty(), "nothing to compare with"
 
 
+def test_a_growing_conversation_that_is_read_from_cache_is_no_dump(requests_of, no_prices):
+    turns = [
+        {"input_tokens": 40_000 + 2_000 * k, "output_tokens": 400, "model_served": "agent"} for k in range(60)
+    ]
+    assert oversize(requests_of(usual(300) + turns).lazy(), no_prices)["rule"].to_list() == [
+        "input_output_ratio"
+    ]
+    cached = [{**turn, "cache_read_tokens": turn["input_tokens"] - 2_000} for turn in turns]
+    assert oversize(requests_of(usual(300) + cached).lazy(), no_prices).is_empty()
+
+
 def test_embeddings_have_no_task_ratio(requests_of, no_prices):
     huge = [{"input_tokens": 90_000, "output_tokens": 0, "operation": "embedding"}] * 60
     assert oversize(requests_of(usual(300) + huge).lazy(), no_prices).is_empty()
