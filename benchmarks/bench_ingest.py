@@ -68,8 +68,19 @@ def _run(step: str, week: Path) -> tuple[float, float]:
     """Wall seconds and peak GB of one step in a fresh process."""
     with tempfile.TemporaryDirectory(dir=week) as out:
         before = time.perf_counter()
-        command = [sys.executable, "-W", "ignore", __file__, "--step", step, "--keep", str(week), "--out", out]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        command = [
+            sys.executable,
+            "-W",
+            "ignore",
+            __file__,
+            "--step",
+            step,
+            "--keep",
+            str(week),
+            "--out",
+            out,
+        ]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603 - this very file
         _, status, usage = _wait(process)
         if status:
             sys.exit(f"{step} failed with status {status}")
@@ -84,10 +95,14 @@ def _wait(process: subprocess.Popen[bytes]) -> tuple[int, int, resource.struct_r
 
 def main() -> int:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--requests", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--keep", type=Path, help="folder for the synthetic week; made if absent, else used again")
+    parser.add_argument(
+        "--keep", type=Path, help="folder for the synthetic week; made if absent, else used again"
+    )
     parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -118,7 +133,9 @@ def _compare(folder: Path, requests: int, rounds: int) -> int:
             known = best.get(step, (seconds, 0.0))
             best[step] = (min(known[0], seconds), max(known[1], peak_gb))
     base = best["yardstick"][0]
-    print(f"yardstick (bare DuckDB COPY of the same columns): {base:.1f} s, peak {best['yardstick'][1]:.2f} GB")
+    print(
+        f"yardstick (bare DuckDB COPY of the same columns): {base:.1f} s, peak {best['yardstick'][1]:.2f} GB"
+    )
     failed = False
     for step, bound in BOUNDS.items():
         seconds, peak_gb = best[step]

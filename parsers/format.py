@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from parsers.hashing import PromptHasher
     from parsers.records import Table
 
+MAX_OBJECTS = 20
 Container = Literal["json_lines", "json_document", "csv", "text", "parquet"]
 Structure = Any
-"""Nested DuckDB types of the fields that are read: {"id": "VARCHAR", "usage": {"prompt_tokens": "VARCHAR"}, "tags": ["VARCHAR"]}."""
+"""Nested DuckDB types of the fields that are read: {"id": "VARCHAR", "usage": {"n": "VARCHAR"}, "tags": ["VARCHAR"]}."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Head:
 
     @cached_property
     def lines(self) -> list[str]:
-        """Non-blank lines; the last one may be cut. Only a line feed ends a line: JSON strings may hold U+2028 and the like."""
+        """Non-blank lines; the last one may be cut. Only a line feed ends a line: JSON strings may hold U+2028."""
         return [line.rstrip("\r") for line in self.text.split("\n") if line.strip()]
 
     @cached_property
@@ -60,7 +61,7 @@ class Head:
         text = self.text.lstrip()
         if text.startswith("["):
             text = text[1:]
-            while len(found) < 20:
+            while len(found) < MAX_OBJECTS:
                 text = text.lstrip(", \r\n\t")
                 try:
                     value, end = decoder.raw_decode(text)
@@ -77,7 +78,7 @@ class Head:
                 continue
             if isinstance(value, dict):
                 found.append(value)
-            if len(found) == 20:
+            if len(found) == MAX_OBJECTS:
                 break
         return found
 
@@ -137,7 +138,7 @@ class Format:
     map: Callable[[pl.DataFrame, Context], pl.DataFrame]
     structure: Structure = None
     records: str | None = None
-    """json_document only: SQL over the table `document` (one row: the fields of `structure`) that gives one row per record."""
+    """json_document only: SQL over the table `document` (the fields of `structure`), one row per record."""
     embedded: Mapping[str, Structure] = field(default_factory=dict)
     """Columns that hold JSON text inside a string, with the structure to read them by."""
     semantics: TokenSemantics = TokenSemantics()

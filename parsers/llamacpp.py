@@ -64,7 +64,7 @@ _MODEL_LOADED = r"load_model: loading model '(?:[^']*[/\\])?([^'/\\]+?)(?:\.gguf
 _MODEL_FILE = r"loaded meta data with .* from (?:.*[/\\])?([^/\\]+?)(?:\.gguf)? \(version"
 _TIME = r" *= *([\d.]{1,18}) ms"
 _PROMPT, _EVAL = r"^ *prompt eval time" + _TIME, r"^ *(?:generation )?eval time" + _TIME
-_COUNT = r" / *(\d{1,12}) (?:tokens|runs)"
+_COUNT = r" / *(\d+) (?:tokens|runs)"
 _TOO_LONG = "exceeds the available context size"
 _TASK = ("service", "process", "task", "ordinal")
 
@@ -166,11 +166,11 @@ def _said(text: pl.Expr) -> dict[str, pl.Expr]:
         .then(pl.lit("context_length_exceeded"))
         .when(is_error)
         .then(pl.lit("server_error")),
-        "prompt_n": whole(r"^new prompt, .*?(?:n_prompt_tokens|prompt_tokens|n_tokens) = (\d{1,12})"),
+        "prompt_n": whole(r"^new prompt, .*?(?:n_prompt_tokens|prompt_tokens|n_tokens) = (\d+)"),
         "cached_n": pl.coalesce(
-            whole(r"(?:memory_seq_rm|^kv cache rm) \[(\d{1,12}), end\)"),
+            whole(r"(?:memory_seq_rm|^kv cache rm) \[(\d+), end\)"),
             pl.when(text.str.starts_with("kv cache rm [p0")).then(
-                pl.col("rest").str.extract(r" p0=(\d{1,12})", 1).cast(pl.Int64)
+                pl.col("rest").str.extract(r" p0=(\d+)", 1).cast(pl.Int64)
             ),
         ),
         "prompt_ms": milliseconds(_PROMPT),
@@ -178,7 +178,7 @@ def _said(text: pl.Expr) -> dict[str, pl.Expr]:
         "eval_ms": milliseconds(_EVAL),
         "generated_n": whole(_EVAL + _COUNT, 2),
         "total_ms": milliseconds(r"^ *total time" + _TIME),
-        "slot_n": whole(r"^stop processing: n_(?:tokens|past) = (\d{1,12})"),
+        "slot_n": whole(r"^stop processing: n_(?:tokens|past) = (\d+)"),
         "is_truncated": text.str.extract(r", truncated = (\d)", 1) != "0",
     }
 

@@ -67,11 +67,11 @@ def normalise(frame: pl.DataFrame, semantics: TokenSemantics) -> pl.DataFrame:
         if name not in frame.columns
     ]
     frame = frame.with_columns(extra)
-    frame = _flagged(frame, "count_out_of_range", _any_out_of_range())
-    stated = pl.col("input_tokens").alias(_STATED_INPUT)
-    frame = frame.with_columns(stated, *(_in_range(name) for name in (*COUNTS, TOTAL)))
+    frame = frame.with_columns(pl.col("input_tokens").alias(_STATED_INPUT))
+    frame = _within_range(frame, *COUNTS, TOTAL)
     frame = _cache_inside(frame, semantics)
     frame = _reasoning_inside(frame, semantics)
+    frame = _within_range(frame, "input_tokens", "output_tokens")
     frame = _parts_inside(frame)
     frame = _counts_along_prompt(frame)
     frame = _times(frame)
@@ -92,13 +92,10 @@ def _flagged(frame: pl.DataFrame, flag: str, where: pl.Expr) -> pl.DataFrame:
     )
 
 
-def _in_range(name: str) -> pl.Expr:
-    value = pl.col(name)
-    return pl.when(value.is_between(0, MAX_COUNT)).then(value).alias(name)
-
-
-def _any_out_of_range() -> pl.Expr:
-    return pl.any_horizontal(~pl.col(name).is_between(0, MAX_COUNT) for name in (*COUNTS, TOTAL))
+def _within_range(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
+    within = {name: pl.col(name).is_between(0, MAX_COUNT) for name in names}
+    frame = _flagged(frame, "count_out_of_range", pl.any_horizontal(~rule for rule in within.values()))
+    return frame.with_columns(pl.when(rule).then(pl.col(name)).alias(name) for name, rule in within.items())
 
 
 def _cache_inside(frame: pl.DataFrame, semantics: TokenSemantics) -> pl.DataFrame:

@@ -1,6 +1,6 @@
 """Work on one chunk while the next one is read.
 
-Belongs here: `ahead`. Reading, mapping and writing all leave the interpreter for native code, so two of them can run at once.
+Belongs here: `ahead`. Reading, mapping and writing leave the interpreter for native code, so two of them can run at once.
 """
 
 from __future__ import annotations

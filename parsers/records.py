@@ -16,6 +16,8 @@ import polars as pl
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from polars.datatypes import DataTypeClass
+
 INSTANT = pl.Datetime("us", "UTC")
 MONEY = pl.Decimal(38, 12)
 TEXT = pl.String
@@ -71,7 +73,7 @@ class Column:
         return rules
 
 
-def duckdb_type(dtype: pl.DataType | type[pl.DataType]) -> str:
+def duckdb_type(dtype: DataTypeClass | pl.DataType) -> str:
     """Translate a Polars type of the contract to DuckDB's name for it.
 
     Raises:
@@ -139,7 +141,9 @@ class Table:
         """
         have = set(frame.columns)
         return frame.select(
-            (pl.col(column.name) if column.name in have else pl.lit(None)).cast(column.dtype).alias(column.name)
+            (pl.col(column.name) if column.name in have else pl.lit(None))
+            .cast(column.dtype)
+            .alias(column.name)
             for column in self.columns
         )
 
@@ -150,7 +154,9 @@ class Table:
             rules[f"key ({', '.join(self.key)}) is not unique"] = pl.struct(self.key).is_duplicated()
         if frame.is_empty() or not rules:
             return {}
-        counts = frame.select(rule.fill_null(value=False).sum().alias(text) for text, rule in rules.items()).row(0)
+        counts = frame.select(
+            rule.fill_null(value=False).sum().alias(text) for text, rule in rules.items()
+        ).row(0)
         return {text: int(count) for text, count in zip(rules, counts, strict=True) if count}
 
 
@@ -200,7 +206,9 @@ REQUESTS = Table(
             Column("first_token_at", INSTANT, "When the first output token was sent; null unless streamed."),
             Column("ended_at", INSTANT, "When the call ended."),
             Column("queue_ms", REAL, "Time waited before work began.", unit="ms", minimum=0),
-            Column("ttft_ms", REAL, "Time to first token; null unless it was measured.", unit="ms", minimum=0),
+            Column(
+                "ttft_ms", REAL, "Time to first token; null unless it was measured.", unit="ms", minimum=0
+            ),
             Column("duration_ms", REAL, "Time from arrival to end.", unit="ms", minimum=0),
             _text("organization", "Organisation that pays."),
             _text("team", "Team that pays."),
@@ -239,7 +247,10 @@ REQUESTS = Table(
         (
             _tokens("input_tokens", "All prompt tokens, cached ones included."),
             _tokens("cache_read_tokens", "Part of the input read from the provider's prefix cache."),
-            _tokens("cache_write_5m_tokens", "Part of the input written to a cache of 5 minutes (or unstated) life."),
+            _tokens(
+                "cache_write_5m_tokens",
+                "Part of the input written to a cache of 5 minutes (or unstated) life.",
+            ),
             _tokens("cache_write_1h_tokens", "Part of the input written to a cache of one hour life."),
             _tokens("output_tokens", "All generated tokens, reasoning included."),
             _tokens("reasoning_tokens", "Part of the output spent on reasoning."),
@@ -292,28 +303,65 @@ ENGINE_SAMPLES = Table(
             _text("instance", "Engine instance."),
             _text("model", "Model that the instance serves."),
             Column("at", INSTANT, "When the sample was taken; end of its window.", nullable=False),
-            Column("window_s", REAL, "Length of the window that per-window counts cover.", unit="s", minimum=0),
+            Column(
+                "window_s", REAL, "Length of the window that per-window counts cover.", unit="s", minimum=0
+            ),
             Column("running", REAL, "Requests being worked on.", minimum=0),
             Column("waiting", REAL, "Requests waiting.", minimum=0),
             Column("kv_usage_ratio", REAL, "Share of the KV cache in use.", minimum=0, maximum=1),
             Column("prompt_tokens_per_s", REAL, "Prompt tokens per second over the window.", minimum=0),
-            Column("generation_tokens_per_s", REAL, "Generated tokens per second over the window.", minimum=0),
+            Column(
+                "generation_tokens_per_s", REAL, "Generated tokens per second over the window.", minimum=0
+            ),
             Column("window_prompt_tokens", REAL, "Prompt tokens in the window.", unit="tokens", minimum=0),
-            Column("window_generation_tokens", REAL, "Generated tokens in the window.", unit="tokens", minimum=0),
+            Column(
+                "window_generation_tokens", REAL, "Generated tokens in the window.", unit="tokens", minimum=0
+            ),
             Column("prompt_tokens_total", REAL, "Counter of prompt tokens.", unit="tokens", minimum=0),
-            Column("cached_prompt_tokens_total", REAL, "Counter of prompt tokens read from the cache.", minimum=0),
+            Column(
+                "cached_prompt_tokens_total", REAL, "Counter of prompt tokens read from the cache.", minimum=0
+            ),
             Column("generation_tokens_total", REAL, "Counter of generated tokens.", unit="tokens", minimum=0),
             Column("requests_total", REAL, "Counter of finished requests.", minimum=0),
-            Column("prefix_cache_queries_total", REAL, "Counter of tokens looked up in the prefix cache.", minimum=0),
-            Column("prefix_cache_hits_total", REAL, "Counter of tokens found in the prefix cache.", minimum=0),
-            Column("prefix_cache_hit_ratio", REAL, "Hit ratio as the engine prints it.", minimum=0, maximum=1),
+            Column(
+                "prefix_cache_queries_total",
+                REAL,
+                "Counter of tokens looked up in the prefix cache.",
+                minimum=0,
+            ),
+            Column(
+                "prefix_cache_hits_total", REAL, "Counter of tokens found in the prefix cache.", minimum=0
+            ),
+            Column(
+                "prefix_cache_hit_ratio", REAL, "Hit ratio as the engine prints it.", minimum=0, maximum=1
+            ),
             Column("flops_per_gpu_total", REAL, "Counter of estimated FLOPs per accelerator.", minimum=0),
-            Column("read_bytes_per_gpu_total", REAL, "Counter of estimated bytes read per accelerator.", minimum=0),
-            Column("write_bytes_per_gpu_total", REAL, "Counter of estimated bytes written per accelerator.", minimum=0),
-            Column("ttft_ms", REAL, "Time to first token (statistic named in `statistic`).", unit="ms", minimum=0),
-            Column("tpot_ms", REAL, "Time per output token (statistic named in `statistic`).", unit="ms", minimum=0),
+            Column(
+                "read_bytes_per_gpu_total",
+                REAL,
+                "Counter of estimated bytes read per accelerator.",
+                minimum=0,
+            ),
+            Column(
+                "write_bytes_per_gpu_total",
+                REAL,
+                "Counter of estimated bytes written per accelerator.",
+                minimum=0,
+            ),
+            Column(
+                "ttft_ms", REAL, "Time to first token (statistic named in `statistic`).", unit="ms", minimum=0
+            ),
+            Column(
+                "tpot_ms",
+                REAL,
+                "Time per output token (statistic named in `statistic`).",
+                unit="ms",
+                minimum=0,
+            ),
             _text("statistic", "Statistic of ttft_ms and tpot_ms, e.g. p95."),
-            Column("flags", pl.List(TEXT), "What was assumed for the sample or looks wrong (clock, year, zone)."),
+            Column(
+                "flags", pl.List(TEXT), "What was assumed for the sample or looks wrong (clock, year, zone)."
+            ),
         ),
     ),
 )
@@ -334,10 +382,18 @@ DEVICE_SAMPLES = Table(
             Column("energy_j", REAL, "Counter of energy used.", unit="J", minimum=0),
             Column("power_limit_w", REAL, "Power limit in force.", unit="W", minimum=0),
             Column("utilisation_ratio", REAL, "Share of time that any kernel ran.", minimum=0, maximum=1),
-            Column("memory_utilisation_ratio", REAL, "Share of time that memory was busy.", minimum=0, maximum=1),
+            Column(
+                "memory_utilisation_ratio", REAL, "Share of time that memory was busy.", minimum=0, maximum=1
+            ),
             Column("memory_used_bytes", REAL, "Memory in use.", unit="bytes", minimum=0),
             Column("memory_total_bytes", REAL, "Memory present.", unit="bytes", minimum=0),
-            Column("tensor_active_ratio", REAL, "Share of time that tensor cores were active.", minimum=0, maximum=1),
+            Column(
+                "tensor_active_ratio",
+                REAL,
+                "Share of time that tensor cores were active.",
+                minimum=0,
+                maximum=1,
+            ),
             Column("dram_active_ratio", REAL, "Share of time that DRAM was active.", minimum=0, maximum=1),
             Column("temperature_c", REAL, "Temperature.", unit="C"),
             Column("flags", pl.List(TEXT), "What was assumed for the sample or looks wrong."),
@@ -353,7 +409,12 @@ REJECTS = Table(
     _columns(
         _ORIGIN,
         (
-            Column("byte_offset", COUNT, "Where the line begins in the uncompressed file; null if unknown.", minimum=0),
+            Column(
+                "byte_offset",
+                COUNT,
+                "Where the line begins in the uncompressed file; null if unknown.",
+                minimum=0,
+            ),
             _text("reason", "What is wrong with the line.", nullable=False),
             _text("excerpt", "At most 2 KB of the line, texts and secrets masked."),
         ),
@@ -367,16 +428,30 @@ FILES = Table(
     ("path",),
     (
         _text("path", "Path as given, archive member after '!'.", nullable=False),
-        Column("size_bytes", COUNT, "Size of the uncompressed content.", unit="bytes", nullable=False, minimum=0),
+        Column(
+            "size_bytes", COUNT, "Size of the uncompressed content.", unit="bytes", nullable=False, minimum=0
+        ),
         _text("content_sha256", "SHA-256 of the uncompressed content.", nullable=False),
         _text("format", "Name of the format; null if the file was not recognised."),
         _text("target", "Table that the format fills."),
         _text("detected_by", "Why this format was chosen."),
         _text("copy_of", "Path of the file with the same content that was read instead."),
-        Column("lines", COUNT, "Records in the file: lines, or elements of a document.", minimum=0, nullable=False),
+        Column(
+            "lines",
+            COUNT,
+            "Records in the file: lines, or elements of a document.",
+            minimum=0,
+            nullable=False,
+        ),
         Column("rows", COUNT, "Records that became rows.", minimum=0, nullable=False),
         Column("rejects", COUNT, "Records that were rejected.", minimum=0, nullable=False),
-        Column("other_lines", COUNT, "Records recognised as something else (headers, banners, chatter).", minimum=0, nullable=False),
+        Column(
+            "other_lines",
+            COUNT,
+            "Records recognised as something else (headers, banners, chatter).",
+            minimum=0,
+            nullable=False,
+        ),
         Column("first_at", INSTANT, "Earliest instant of its rows."),
         Column("last_at", INSTANT, "Latest instant of its rows."),
         Column("ingested_at", INSTANT, "When it was read.", nullable=False),

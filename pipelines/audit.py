@@ -16,8 +16,7 @@ from pipelines.ingest.span import audited_span
 from pipelines.reporting.write import Report, report_of
 
 if TYPE_CHECKING:
-    from pipelines.ingest.land import Landing
-    from pipelines.site import Site, Window
+    from pipelines.site import Site
 
 
 def run_audit(site: Site) -> Report:

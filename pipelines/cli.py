@@ -63,20 +63,22 @@ YearOption = Annotated[
 
 
 def main() -> None:
-    """Run the command; every error is one line."""
+    """Run the command."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
     warnings.simplefilter("ignore")
-    with _one_line_errors():
-        app()
+    app()
 
 
 @contextmanager
 def _one_line_errors() -> Iterator[None]:
+    """Decorates each command: an error is one line and an exit code."""
     try:
         yield
     except TokenworksError as error:
         _fail(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        _stopped()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
@@ -87,7 +89,11 @@ def _one_line_errors() -> Iterator[None]:
             f"{where}{error.strerror or error}" + (f". {_NO_ROOM}" if is_disk else ""),
             CANT_WRITE if is_disk else UnreadableSourceError.exit_code,
         )
-    except Exception as error:
+    except BaseException as error:
+        if type(error).__name__ == _INTERRUPTED_IN_DAGSTER:
+            _stopped()
+        if not isinstance(error, Exception):
+            raise
         if os.environ.get("TOKENWORKS_DEBUG"):
             raise
         if _is_disk_trouble(error):
@@ -96,7 +102,14 @@ def _one_line_errors() -> Iterator[None]:
         _fail(f"{text}. Set TOKENWORKS_DEBUG=1 to see where, and report it.", INTERNAL_FAULT)
 
 
+_INTERRUPTED_IN_DAGSTER = "DagsterExecutionInterruptedError"
+"""Dagster raises this, which is no Exception, for Ctrl-C; its name does not cost its import."""
 _NO_ROOM = "Make room on that disk, or give an --out on another one, and run the same command again."
+
+
+def _stopped() -> NoReturn:
+    _say("[bold red]stopped[/]; nothing is lost: run the same command again")
+    sys.exit(INTERRUPTED)
 
 
 def _is_disk_trouble(error: BaseException) -> bool:
@@ -135,6 +148,7 @@ def tokenworks(
 
 
 @app.command()
+@_one_line_errors()
 def audit(
     paths: PathsArgument,
     fleet: Annotated[
@@ -210,6 +224,7 @@ def _reading(
 
 
 @app.command()
+@_one_line_errors()
 def parse(
     file: Annotated[str, typer.Argument(help="One log file, folder or archive.", show_default=False)],
     format_name: FormatOption = None,
@@ -264,6 +279,7 @@ def _known(row: dict[str, Any]) -> dict[str, Any]:
 
 
 @app.command()
+@_one_line_errors()
 def formats() -> None:
     """List what can be read, and how each format is recognised."""
     from rich.table import Table
@@ -278,6 +294,7 @@ def formats() -> None:
 
 
 @app.command()
+@_one_line_errors()
 def sniff(
     file: Annotated[str, typer.Argument(help="A log file, folder or archive.", show_default=False)],
 ) -> None:
@@ -307,6 +324,7 @@ def sniff(
 
 
 @app.command()
+@_one_line_errors()
 def synth(
     out: Annotated[Path, typer.Option(help="Folder to write the example week into.", show_default=False)],
     days: Annotated[int, typer.Option(min=1, max=366, help="Days of traffic.")] = 7,

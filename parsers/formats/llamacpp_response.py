@@ -53,8 +53,8 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     working = (working_ms * 1000).round().cast(pl.Int64).cast(pl.Duration("us"))
     whole = pl.coalesce(cached.value + computed.value, stated.value)
     kind, reason = text("object"), text("stop_type")
-    # Chunks of a stream that are not its last one repeat what the last one sums up.
-    is_part = text("stop").str.to_lowercase() == "false"
+    # Chunks of a stream that are not its last one (timings_per_token) state what the last one sums up.
+    is_part = (text("stop").str.to_lowercase() == "false").fill_null(value=False) | _is_open(fields)
     return fields.frame.select(
         "source_line",
         request_id=text("id"),
@@ -62,7 +62,7 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         started_at=ended.value - working.fill_null(pl.duration(microseconds=0)),
         ended_at=ended.value,
         ttft_ms=prompt_ms.value,
-        duration_ms=working_ms,
+        duration_ms=working_ms.round(6),
         provider=pl.lit("llama.cpp"),
         model_served=text("model"),
         instance=pl.lit(context.options.get("instance"), pl.String),
@@ -78,7 +78,17 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         .otherwise(pl.lit("reported")),
         flags=flag_list({"input_excludes_cached": whole.is_null() & computed.value.is_not_null()}),
         _reject=first_fault([ended, cached, computed, stated, output, prompt_ms, output_ms]),
-        _other=is_part.fill_null(value=False),
+        _other=is_part,
+    )
+
+
+def _is_open(fields: Fields) -> pl.Expr:
+    """Whether a chunk has a choice that goes on."""
+    if not fields.has("choices"):
+        return pl.lit(value=False)
+    is_chunk = fields.text("object") == "chat.completion.chunk"
+    return (is_chunk & (pl.col("choices").list.len() > 0) & _finish_reason(fields).is_null()).fill_null(
+        value=False
     )
 
 

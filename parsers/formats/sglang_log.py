@@ -19,6 +19,7 @@ import polars as pl
 from parsers import clock
 from parsers.format import Context, Format, Head
 from parsers.metrics import contract_fault, engine_instance
+from parsers.normalise import MAX_COUNT
 from parsers.records import ENGINE_SAMPLES, INSTANT
 
 _ANSI = r"(?:\x1b|\\u001[bB])\[[0-9;]*m"
@@ -110,11 +111,11 @@ def _batches(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
 
 
 def _value(keys: tuple[str, ...]) -> pl.Expr:
-    """A finite number by the key before it; nan, inf and nothing are none."""
+    """A number by the key before it; nan, inf, nothing and what no engine counts to are none."""
     names = "|".join(re.escape(key) for key in keys)
     number = pl.col("values").str.extract(rf"(?:^|, )(?:{names}): (-?[\d.]{{1,20}})%?(?:,|\s|$)", 1)
     value = number.cast(pl.Float64, strict=False)
-    return pl.when(value.is_finite()).then(value)
+    return pl.when(value < MAX_COUNT).then(value)
 
 
 def _timed(batches: pl.DataFrame, context: Context) -> pl.DataFrame:

@@ -65,6 +65,7 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     latency, queue = fields.number("e2e_latency"), fields.number("queue_time")
     counts = {name: fields.whole(name) for name in _NAMES[1:5]}
     limit = fields.whole("request_parameters.sampling_params.max_new_tokens")
+    retractions = fields.whole("num_retractions")
     ended = pl.coalesce(finished.value, received.value + _seconds(latency), sent.value)
     started = Read(pl.coalesce(received.value, ended - _seconds(latency)), received.fault).needed(
         "request_received_ts"
@@ -109,7 +110,7 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         .then(pl.lit("missing"))
         .otherwise(pl.lit("reported")),
         flags=flag_list(
-            {"retracted": fields.whole("num_retractions").value > 0, "operation_assumed": embeds}
+            {"retracted": retractions.value > 0, "operation_assumed": embeds}
         ),
         _reject=first_fault([started, finished, sent, latency, queue, *counts.values(), limit, code]),
         _other=pl.lit(value=False),

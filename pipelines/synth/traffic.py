@@ -179,8 +179,9 @@ class Day:
             for number in range(self.days)
         ]
         total = weekly * self.days / DAYS_PER_WEEK * (self.capped_scale if capped else self.scale)
-        before, after = sum(weights[: self.number]), sum(weights[: self.number + 1])
-        return round(total * after / sum(weights)) - round(total * before / sum(weights))
+        # Shares first: that of the last day is 1 exactly, so no half call is rounded twice.
+        before, after = (sum(weights[:day]) / sum(weights) for day in (self.number, self.number + 1))
+        return round(total * after) - round(total * before)
 
     def arrivals(self, rng: np.random.Generator, count: int, rhythm: str) -> Ints:
         """Sorted instants of `count` calls over the day, in microseconds since the Unix epoch."""

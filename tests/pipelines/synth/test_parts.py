@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipelines.synth.company import MODEL_NUMBER
@@ -61,6 +61,7 @@ def test_cacheable_tokens_are_whole_steps(prefix):
     assert cacheable_tokens(np.array([prefix]), "anthropic").tolist() == [prefix if prefix >= 1_024 else 0]
 
 
+@example(9, 77, "people", date(2026, 5, 24))
 @few
 @given(
     st.integers(1, 30),
