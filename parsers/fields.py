@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 _NO_FAULT = pl.lit(None, dtype=pl.String)
-_MICROSECONDS = 1_000_000
+_SECONDS = pl.Decimal(18, 6)
+_EPOCH_US = tuple(int(bound * 1_000_000) for bound in values.EPOCH_S)
 CLASS_NAME = r"^[A-Za-z_][\w.]{0,99}$"
 """What the class or code of an error looks like; a message does not, and is not kept."""
 
@@ -97,13 +98,9 @@ class Fields:
         """An instant: seconds since 1970, else what `values.instant` can read; UTC where no zone is named."""
 
         def seconds(text: pl.Expr) -> pl.Expr:
-            real = text.cast(pl.Float64, strict=False)
-            inside = real.is_between(*values.EPOCH_S, closed="left")
-            return (
-                pl.when(inside)
-                .then((real * _MICROSECONDS).round().cast(pl.Int64, strict=False))
-                .cast(INSTANT)
-            )
+            # A float would round the last microsecond otherwise than the careful reading, which takes decimals.
+            micros = text.cast(_SECONDS, strict=False).to_physical().cast(pl.Int64, strict=False)
+            return pl.when(micros.is_between(*_EPOCH_US, closed="left")).then(micros).cast(INSTANT)
 
         return self._reading(names, INSTANT, seconds, lambda text: values.instant(text, _last(names)))
 

@@ -97,14 +97,19 @@ def _numbered(frame: pl.DataFrame, lines: NDArray[np.int64]) -> Raw:
     return Raw(numbered.filter(~is_empty), dict.fromkeys(numbered.filter(is_empty)[LINE].to_list(), ""))
 
 
-def _numbered_lines(laid: Laid) -> Iterator[tuple[int, bytes]]:
-    return enumerate(bounded_lines(laid, MAX_LINE_BYTES), 1)
+def _numbered_lines(laid: Laid) -> Iterator[tuple[int, bytes, str | None]]:
+    for number, line in enumerate(bounded_lines(laid, MAX_LINE_BYTES), 1):
+        yield number, (line.removeprefix(BOM) if number == 1 else line).strip(), _too_long(line)
 
 
-def _read_spools(fmt: Format, records: Iterator[tuple[int, bytes]], work: Path) -> Iterator[Raw]:
+def _too_long(record: bytes) -> str | None:
+    return f"the record is longer than {MAX_LINE_BYTES >> 20} MiB" if len(record) > MAX_LINE_BYTES else None
+
+
+def _read_spools(fmt: Format, records: Iterator[tuple[int, bytes, str | None]], work: Path) -> Iterator[Raw]:
     """Give DuckDB the records one bounded spool at a time, and count what it makes of each."""
     spool = work / "checked.jsonl"
-    for numbers, bad, blank in spools(_tidied(records), spool):
+    for numbers, bad, blank in spools(records, spool):
         frame, kept = _read_spool(fmt, spool, len(numbers)), numbers
         if frame is None:
             # DuckDB takes a record for none or for several: only what Python holds for one object is left to
@@ -132,13 +137,6 @@ def _read_spool(fmt: Format, spool: Path, count: int) -> pl.DataFrame | None:
         return None
     frame = pl.concat(frames)
     return frame if frame.height == count else None
-
-
-def _tidied(records: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes, str | None]]:
-    for number, record in records:
-        is_long = len(record) > MAX_LINE_BYTES
-        problem = f"the record is longer than {MAX_LINE_BYTES >> 20} MiB" if is_long else None
-        yield number, (record.removeprefix(BOM) if number == 1 else record).strip(), problem
 
 
 def _without_damaged(spool: Path, numbers: list[int]) -> tuple[list[int], dict[int, str]]:
@@ -183,7 +181,7 @@ def _read_json_array(fmt: Format, laid: Laid) -> Iterator[Raw]:
 _MARK = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{},]', re.DOTALL)
 
 
-def _elements(laid: Laid) -> Iterator[tuple[int, bytes]]:
+def _elements(laid: Laid) -> Iterator[tuple[int, bytes, str | None]]:
     """Elements of one or more JSON arrays (and objects between them), numbered from 1, each on one line.
 
     An element ends at a comma or bracket on its array's level, so whatever else is wrong with it costs no
@@ -213,7 +211,12 @@ def _elements(laid: Laid) -> Iterator[tuple[int, bytes]]:
             begin = after
             if text:
                 number += 1
-                yield number, text
+                is_cut = not mark and json_problem(text)
+                yield (
+                    number,
+                    text,
+                    _too_long(text) or ("the file ends inside of this element" if is_cut else None),
+                )
 
 
 def _marks(laid: Laid) -> Iterator[tuple[bytes, int]]:

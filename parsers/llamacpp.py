@@ -83,11 +83,17 @@ EVENTS = pl.Schema(_EVENT_TYPES)
 """What one line of the log says of a task, or of the start of a process."""
 
 
-def assemble(lines: pl.DataFrame, context: Context) -> pl.DataFrame:
+def may_tell(text: pl.Expr) -> pl.Expr:
+    """Whether a line may say something of a task: few do, and taking a line apart is dear."""
+    return text.str.contains_any(list(_MENTIONS))
+
+
+def assemble(every: pl.DataFrame, lines: pl.DataFrame, context: Context) -> pl.DataFrame:
     """Rows of the tasks that end in a chunk.
 
     Args:
-        lines: `source_line`, `message`, `service` (String or null: whose line it is),
+        every: `source_line` of all lines of the chunk.
+        lines: those of them that `may_tell`: `source_line`, `message`, `service` (String or null: whose line it is),
             `relative_us` (Int64, since the process began, or null), `wall_at` (INSTANT or null).
         context: of the source; `carried` is read and written.
 
@@ -98,9 +104,9 @@ def assemble(lines: pl.DataFrame, context: Context) -> pl.DataFrame:
         SiteConfigError: the option `origin` is not an instant.
 
     """
-    if lines.is_empty():
-        return lines.select("source_line", _reject=pl.lit(None, pl.String), _other=pl.lit(value=True))
-    first, last = lines["source_line"][0], lines["source_line"][-1]
+    if every.is_empty():
+        return every.select("source_line", _reject=pl.lit(None, pl.String), _other=pl.lit(value=True))
+    first, last = every["source_line"][0], every["source_line"][-1]
     carried = context.carried
     if first <= carried.get("last_line", 0):
         carried.clear()
@@ -112,15 +118,14 @@ def assemble(lines: pl.DataFrame, context: Context) -> pl.DataFrame:
     carried["events"] = _to_carry(events, tasks, last)
     carried["last_line"] = last
     return (
-        lines.select("source_line")
+        every.select("source_line")
         .join(rows, on="source_line", how="left", maintain_order="left")
         .with_columns(pl.col("_other").fill_null(value=True))
     )
 
 
 def _events(lines: pl.DataFrame, before: pl.DataFrame, context: Context) -> pl.DataFrame:
-    told = lines.filter(pl.col("message").str.contains_any(list(_MENTIONS)))
-    parts = told.with_columns(
+    parts = lines.with_columns(
         pl.col("message").str.extract_groups(pattern).alias(f"_{number}")
         for number, pattern in enumerate((_SLOT, _PAIRS, _SERVER, _BARE))
     ).unnest("_0", "_1", "_2", "_3")

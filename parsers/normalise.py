@@ -189,7 +189,7 @@ def _times(frame: pl.DataFrame) -> pl.DataFrame:
         ended_at=pl.when(ended >= started).then(ended).otherwise(started + _milliseconds("duration_ms"))
     )
     frame = frame.with_columns(
-        duration_ms=pl.col("duration_ms").fill_null((ended - started).dt.total_microseconds() / 1000),
+        duration_ms=pl.col("duration_ms").fill_null(_in_ms(ended - started)),
         first_token_at=first.fill_null(started + _milliseconds("ttft_ms")),
     )
     disordered = (first < started) | (first > ended)
@@ -197,11 +197,14 @@ def _times(frame: pl.DataFrame) -> pl.DataFrame:
     in_order = ~disordered.fill_null(value=False)
     return frame.with_columns(
         first_token_at=pl.when(in_order).then(first),
-        ttft_ms=pl.when(in_order).then(
-            pl.col("ttft_ms").fill_null((first - started).dt.total_microseconds() / 1000)
-        ),
+        ttft_ms=pl.when(in_order).then(pl.col("ttft_ms").fill_null(_in_ms(first - started))),
     )
 
 
 def _milliseconds(name: str) -> pl.Expr:
     return pl.duration(microseconds=(pl.col(name) * 1000).round().cast(pl.Int64))
+
+
+def _in_ms(span: pl.Expr) -> pl.Expr:
+    # Polars divides a long column by multiplying, a single value by dividing; rounding makes them equal.
+    return (span.dt.total_microseconds() * 0.001).round(3)

@@ -75,7 +75,9 @@ def parse(
             yield Parsed(fmt.target.empty(), rejects, raw.other_lines)
             continue
         named = rows.with_columns(
-            source_format=pl.lit(fmt.name), source_file=pl.lit(source.name), source_line=pl.col(LINE)
+            source_format=pl.lit(fmt.name),
+            source_file=pl.lit(source.name),
+            flags=pl.col("flags").fill_null([]),
         )
         yield Parsed(fmt.target.conform(named), rejects, other + raw.other_lines)
 

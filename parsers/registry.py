@@ -21,10 +21,19 @@ FORMAT_NAMES = (
     "litellm_spend_logs",
     "litellm_spend_logs_csv",
     "openai_usage",
+    "new_api_logs",
+    "new_api_logs_csv",
+    "new_api_log_pages",
+    "otlp_spans",
     "azure_llm_trace",
     "mooncake_trace",
     "weka_sessions",
     "vllm_log",
+    "sglang_log",
+    "sglang_requests",
+    "llamacpp_log",
+    "llamacpp_log_jsonl",
+    "llamacpp_response",
     "prometheus_query_range",
     "prometheus_query_range_devices",
     "nvidia_smi_csv",
@@ -32,6 +41,9 @@ FORMAT_NAMES = (
 """One module of `parsers.formats` each; a module may declare several formats, the names say which."""
 
 _MODULES = {
+    "new_api_logs_csv": "new_api_logs",
+    "new_api_log_pages": "new_api_logs",
+    "llamacpp_log_jsonl": "llamacpp_log",
     "litellm_spend_logs_csv": "litellm_spend_logs",
 }
 

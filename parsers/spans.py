@@ -79,7 +79,7 @@ above AS MATERIALIZED (
         count(*) FILTER (carries AND NOT is_engine) AS carriers_below,
         sum(input) FILTER (carries AND NOT is_engine) AS input_below,
         sum(output) FILTER (carries AND NOT is_engine) AS output_below
-    FROM walk GROUP BY ALL
+    FROM walk WHERE above <> below GROUP BY ALL
 ),
 engines AS MATERIALIZED (
     SELECT DISTINCT w.trace_id, w.below AS span_id, true AS client_above

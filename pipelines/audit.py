@@ -6,8 +6,6 @@ belong here: the command line (`cli.py`), any computing (the stages).
 
 from __future__ import annotations
 
-import threading
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from parsers.errors import NothingToAuditError, TokenworksError
@@ -35,7 +33,6 @@ def run_audit(site: Site) -> Report:
     from pipelines.definitions import run_in_process
 
     with site.warehouse.alone():
-        _preload()
         run_in_process(site, None)
         chosen = site.chosen()
         span = audited_span(chosen, site.warehouse.window)
@@ -71,8 +68,3 @@ def _nothing(site: Site) -> TokenworksError:
         where=", ".join(site.sources),
         remedy="`tokenworks sniff FILE` says what a file is; `tokenworks formats` lists what can be read.",
     )
-
-
-def _preload() -> None:
-    """Import Great Expectations while files are read: it takes long, and reading leaves the interpreter idle."""
-    threading.Thread(target=import_module, args=("great_expectations.expectations",), daemon=True).start()

@@ -158,4 +158,5 @@ CSV_FORMAT = replace(
     recognised_by="a CSV header with request_id, call_type, spend, prompt_tokens and startTime",
     recognise=_recognise_csv,
     structure=None,
+    priority=2,
 )

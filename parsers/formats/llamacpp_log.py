@@ -18,7 +18,7 @@ import polars as pl
 
 from parsers import clock
 from parsers.format import Format, TokenSemantics
-from parsers.llamacpp import assemble
+from parsers.llamacpp import assemble, may_tell
 from parsers.records import REQUESTS
 
 if TYPE_CHECKING:
@@ -68,11 +68,13 @@ def _recognise_json(head: Head) -> bool:
 
 
 def _map_text(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
-    plain = frame.select("source_line", pl.col("line").str.replace_all(_ANSI, ""))
+    told = frame.filter(may_tell(pl.col("line")))
+    plain = told.select("source_line", pl.col("line").str.replace_all(_ANSI, ""))
     parts = plain.with_columns(pl.col("line").str.extract_groups(_LINE).alias("parts")).unnest("parts")
     json_at = pl.col("line").str.extract(_JSON_TAIL, 1)
     stamp = [pl.col(name).cast(pl.Int64) for name in ("min", "s", "ms", "us")]
     return assemble(
+        frame,
         parts.select(
             "source_line",
             message=pl.col("message").str.replace(_JSON_TAIL, ""),
@@ -93,7 +95,8 @@ def _map_json(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     )
     stamp = pl.col("time").cast(pl.Int64, strict=False)
     return assemble(
-        frame.select(
+        frame,
+        frame.filter(may_tell(pl.col("msg"))).select(
             "source_line",
             message=pl.when(pl.col("tid").is_not_null())
             .then(old)

@@ -59,7 +59,7 @@ _OPERATIONS = {
 
 
 # Bodies of other APIs and lines of other logs have such counts, too; they carry one of these.
-_FOREIGN = {"call_type", "spend", "startTime", "hash_ids", "usageMetadata", "resourceSpans"}
+_FOREIGN = {"call_type", "spend", "startTime", "hash_ids", "usageMetadata", "resourceSpans", "timings"}
 
 
 def _is_body(item: dict[str, Any]) -> bool:

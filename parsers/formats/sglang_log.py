@@ -28,11 +28,9 @@ _STAMP = (
     r"(?P<ranks>(?: [A-Z_]{2,9}\d{1,5})*))\] "
 )
 _BATCH = (
-    r"^(?P<before>[^\"'{]{0,200}?)"
-    + _STAMP
-    + r"(?P<kind>Prefill|Decode) batch(?: \[\d+\])?[.,] (?P<values>#.*)$"
+    r"^(?P<before>[^\"'{]*?)" + _STAMP + r"(?P<kind>Prefill|Decode) batch(?: \[\d+\])?[.,] (?P<values>#.*)$"
 )
-_START = r"^[^\"'{]{0,200}?" + _STAMP + r"server_args=ServerArgs\("
+_START = r"^[^\"'{]*?" + _STAMP + r"server_args=ServerArgs\("
 _MODEL = (r"served_model_name='([^']+)'", r"model_path='([^']+)'")
 _CONTAINER_AT = r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) "
 _SERVICE = (r"^\[pod/([\w.-]+)/[\w.-]+\] ", r"^([\w.-]+) +\| ")

@@ -109,9 +109,7 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         usage_origin=pl.when(counts["prompt_tokens"].value.is_null())
         .then(pl.lit("missing"))
         .otherwise(pl.lit("reported")),
-        flags=flag_list(
-            {"retracted": retractions.value > 0, "operation_assumed": embeds}
-        ),
+        flags=flag_list({"retracted": retractions.value > 0, "operation_assumed": embeds}),
         _reject=first_fault([started, finished, sent, latency, queue, *counts.values(), limit, code]),
         _other=pl.lit(value=False),
     )

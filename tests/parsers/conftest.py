@@ -43,7 +43,9 @@ class Result:
         return dict(zip(self.rejects["source_line"].to_list(), self.rejects["reason"].to_list(), strict=True))
 
 
-def _read_source(source, work, *, name=None, options=None, format_name=None, fmt=None, strictly=False) -> Result:
+def _read_source(
+    source, work, *, name=None, options=None, format_name=None, fmt=None, strictly=False
+) -> Result:
     """Take one source through detection, laying down and parsing, as landing does."""
     head = read_head(source)
     fmt = fmt or detect(head, format_name).format

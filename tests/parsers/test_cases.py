@@ -22,7 +22,9 @@ from parsers.registry import load
 from parsers.sources import find_sources, lay_down, read_head
 
 CASES = sorted(path for path in (Path(__file__).parent / "cases").glob("*/*") if path.is_dir())
-JSON_CASES = [path for path in CASES if path.parent.name in {"litellm_payload", "litellm_spend_logs", "openai_usage"}]
+JSON_CASES = [
+    path for path in CASES if path.parent.name in {"litellm_payload", "litellm_spend_logs", "openai_usage"}
+]
 LEFT_OUT = {"source_file", "source_format", "prompt_hash", "prefix_hashes"}
 
 
@@ -73,7 +75,11 @@ def test_case(case, read_source, tmp_path, update_golden):
     assert_accounted(case, result, tmp_path)
     if "prefix_hashes" in result.rows.columns:
         chains = result.rows.filter(result.rows["prefix_token_counts"].is_not_null())
-        assert chains["prefix_hashes"].list.len().equals(chains["prefix_token_counts"].list.len(), check_names=False)
+        assert (
+            chains["prefix_hashes"]
+            .list.len()
+            .equals(chains["prefix_token_counts"].list.len(), check_names=False)
+        )
 
 
 def assert_accounted(case, result, tmp_path):

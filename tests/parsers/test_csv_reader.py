@@ -174,7 +174,10 @@ CELL = st.text(st.sampled_from('ab1 ,;"\n\tü{}[]:'), max_size=6)
 
 
 @settings(max_examples=25, deadline=None)
-@given(table=st.lists(st.tuples(CELL, CELL, CELL), max_size=8), quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
+@given(
+    table=st.lists(st.tuples(CELL, CELL, CELL), max_size=8),
+    quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+)
 def test_what_pythons_writer_writes_is_read_back(table, quoting):
     """Cell by cell, with the line each record begins on, by DuckDB and plainly."""
     out = io.StringIO()
@@ -205,7 +208,9 @@ def test_every_line_of_any_text_is_accounted_for_and_both_ways_agree(lines):
             assert '"' not in data
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
-                csv_reader, "_read_spool", lambda f, shape, spool, *_: csv_reader._read_plainly(f, shape, spool)
+                csv_reader,
+                "_read_spool",
+                lambda f, shape, spool, *_: csv_reader._read_plainly(f, shape, spool),
             )
             assert read(data, folder, strictly=True) == (rows, bad, other)
     spanned = sum((row["a"] or "").count("\n") + (row["b"] or "").count("\n") for row in rows)
@@ -213,4 +218,6 @@ def test_every_line_of_any_text_is_accounted_for_and_both_ways_agree(lines):
 
 
 def test_delimiter_is_the_one_that_makes_most_cells():
-    assert [sniff_delimiter(line) for line in ("a,b;c,d", "a;b;c,d", "a\tb", "a|b|c", "abc", "")] == list(",;\t|,,")
+    assert [sniff_delimiter(line) for line in ("a,b;c,d", "a;b;c,d", "a\tb", "a|b|c", "abc", "")] == list(
+        ",;\t|,,"
+    )

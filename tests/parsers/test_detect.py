@@ -92,7 +92,8 @@ def test_errors_say_what_was_tried_and_what_to_do(monkeypatch):
 
 
 def test_some_other_lines_between_records_do_not_hide_a_format():
-    record = CASES[[path.parts[-3] for path in CASES].index("litellm_payload")].read_bytes().splitlines()[0]
+    case = next(path for path in CASES if path.parts[-3] == "litellm_payload" and path.suffix == ".jsonl")
+    record = case.read_bytes().splitlines()[0]
     other = b'{"message": "server started", "level": "info"}'
     for lines, wanted in (
         ([other, record, record], ["litellm_payload"]),

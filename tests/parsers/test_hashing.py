@@ -73,7 +73,9 @@ def slow_chain(messages, key):
             words = len(block) // 8
             for word in range(words):
                 sip.absorb(int.from_bytes(block[8 * word : 8 * word + 8], "little"))
-            sip.absorb(int.from_bytes(block[8 * words :].ljust(7, b"\0") + bytes([len(block) % 256]), "little"))
+            sip.absorb(
+                int.from_bytes(block[8 * words :].ljust(7, b"\0") + bytes([len(block) % 256]), "little")
+            )
             if number == len(blocks):
                 sip.absorb(0x656E64)
             hashes.append(sip.digest())
@@ -84,9 +86,7 @@ def slow_chain(messages, key):
 
 def chained(prompts, tokens=None, hasher=HASHER):
     tokens = tokens or [None] * len(prompts)
-    return hasher.chain(
-        pl.Series(prompts, dtype=pl.List(pl.String)), pl.Series(tokens, dtype=pl.Int64)
-    )
+    return hasher.chain(pl.Series(prompts, dtype=pl.List(pl.String)), pl.Series(tokens, dtype=pl.Int64))
 
 
 @pytest.mark.skipif(sys.hash_info.algorithm != "siphash13", reason="this Python hashes bytes in another way")
@@ -94,7 +94,9 @@ def test_the_reference_is_siphash_1_3():
     """Python's own hash of bytes is SipHash-1-3, under a key of zeros if randomisation is off."""
     texts = [bytes(range(1, 1 + size)) for size in range(1, 25)]
     code = f"print(*[hash(text) for text in {texts!r}])"
-    run = subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": "0"}, capture_output=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONHASHSEED": "0"}, capture_output=True, check=True
+    )
     for text, wanted in zip(texts, map(int, run.stdout.split()), strict=True):
         sip = SlowSip((0, 0))
         whole = len(text) // 8 * 8
@@ -132,7 +134,9 @@ def test_chain_equals_the_slow_reference_and_tokens_sum_to_the_input(prompts, da
         else:
             assert counts.to_list() == sorted(counts.to_list())
             assert (len(counts), counts[-1]) == (len(hashes), count)
-            assert all(abs(c - count * e / max(1, ends[-1])) <= 1 for c, e in zip(counts[:-1], ends, strict=False))
+            assert all(
+                abs(c - count * e / max(1, ends[-1])) <= 1 for c, e in zip(counts[:-1], ends, strict=False)
+            )
 
 
 @settings(max_examples=60, deadline=None)
@@ -142,8 +146,11 @@ def test_first_n_hashes_are_equal_exactly_where_the_first_n_blocks_are(shared, o
     prompts = [shared + one, shared + other]
     chains = [series.to_list() for series in chained(prompts).prefix_hashes]
     blocks = [
-        [(m[at : at + BLOCK_BYTES], at + BLOCK_BYTES >= len(m)) for m in (x.encode() for x in prompt) for at in
-         (range(0, len(m), BLOCK_BYTES) if m else [0])]
+        [
+            (m[at : at + BLOCK_BYTES], at + BLOCK_BYTES >= len(m))
+            for m in (x.encode() for x in prompt)
+            for at in (range(0, len(m), BLOCK_BYTES) if m else [0])
+        ]
         for prompt in prompts
     ]
     for n in range(1, min(map(len, blocks)) + 1):
@@ -158,8 +165,12 @@ def test_the_division_into_messages_matters():
 
 def test_only_one_key_gives_the_same_hashes():
     prompts = [["same text"]]
-    assert chained(prompts).prompt_hash[0] == chained(prompts, hasher=PromptHasher(b"first key")).prompt_hash[0]
-    assert chained(prompts).prompt_hash[0] != chained(prompts, hasher=PromptHasher(b"second key")).prompt_hash[0]
+    assert (
+        chained(prompts).prompt_hash[0] == chained(prompts, hasher=PromptHasher(b"first key")).prompt_hash[0]
+    )
+    assert (
+        chained(prompts).prompt_hash[0] != chained(prompts, hasher=PromptHasher(b"second key")).prompt_hash[0]
+    )
     assert HASHER.digest("sk-1") != PromptHasher(b"second key").digest("sk-1")
 
 

@@ -128,12 +128,14 @@ def test_lines_over_16_mib_are_read(tmp_path):
 def test_lines_over_64_mib_are_refused(tmp_path):
     """Neither shifts the lines behind it, and a line of 100 MB is not held in memory to be refused."""
     filler = b"x" * (17 << 20)
-    data = b"".join([
-        b'{"a":"1"}\n',
-        b'{"b":{"c":"' + filler + b'"},"a":"2"}\n',
-        b'{"b":{"c":"' + filler * 6 + b'"},"a":"3"}\n',
-        b'{"a":"4"}',
-    ])
+    data = b"".join(
+        [
+            b'{"a":"1"}\n',
+            b'{"b":{"c":"' + filler + b'"},"a":"2"}\n',
+            b'{"b":{"c":"' + filler * 6 + b'"},"a":"3"}\n',
+            b'{"a":"4"}',
+        ]
+    )
     rows, bad, other = read(data, tmp_path, strictly=False)
     assert (rows, other) == ({1: "1", 2: "2", 4: "4"}, 0)
     assert bad == {3: "the record is longer than 64 MiB"}

@@ -184,9 +184,7 @@ def test_what_is_no_call_is_counted_as_other(read, kind):
     assert (result.rows.height, result.other_lines, result.rejects.height) == (1, 1, 0)
 
 
-@pytest.mark.parametrize(
-    "more", [{"quota": -2500}, {"other": json.dumps({"actual_quota": 5700, "pre_consumed_quota": 5000})}]
-)
+@pytest.mark.parametrize("more", [{"quota": -2500}, {"other": {"actual_quota": 5700}}])
 def test_refunds_and_settlements_are_no_calls(read, more):
     """Money only moves: a row would be a call that nobody made; accounting row B013 forbids negative cost."""
     result = read(lines(entry(**more), entry(request_id="rq-2")), fmt=FORMAT)
@@ -228,7 +226,7 @@ def test_names_of_the_upstream_are_kept_beside_the_alias(rows):
     written=st.integers(0, 10**6),
     is_claude=st.booleans(),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_the_input_is_the_sum_of_its_parts(
     prompt, read_tokens, written, is_claude, tmp_path_factory, read_source
 ):
@@ -239,7 +237,7 @@ def test_the_input_is_the_sum_of_its_parts(
     folder = tmp_path_factory.mktemp("rows")
     (folder / "input.jsonl").write_text(lines(entry(other, prompt_tokens=prompt, completion_tokens=1)))
     row = read_source(find_sources([folder / "input.jsonl"])[0], folder, fmt=FORMAT).rows.to_dicts()[0]
-    outside = is_claude or read_tokens > prompt
+    outside = is_claude or read_tokens > prompt or written > prompt
     total = prompt + read_tokens + written if outside else prompt
     assert row["input_tokens"] == total
     assert row["cache_read_tokens"] == min(read_tokens, total)
@@ -253,7 +251,7 @@ def test_csv_and_pages_give_the_rows_of_json_lines(read):
         entry({"status_code": 500}, id=2, type=5, request_id="rq-2", content='said "no",\nand left'),
         entry(id=3, type=6, request_id="rq-3"),
     ]
-    header = list(entries[0]) + ["content"]
+    header = [*entries[0], "content"]
     cell = lambda value: '"' + str(value).replace('"', '""') + '"'  # noqa: E731
     csv_text = "\n".join(",".join(cell(item.get(name, "")) for name in header) for item in entries)
     one_api_page = json.dumps({"success": True, "message": "", "data": entries})

@@ -34,7 +34,9 @@ def frame(**values):
     named = {SHORT.get(name, name): [value] for name, value in values.items()}
     schema = {**REQUESTS.schema, TOTAL: pl.Int64, OUTSIDE: pl.Boolean}
     rows = pl.DataFrame(named, schema={name: schema[name] for name in named})
-    missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in REQUESTS.schema.items() if name not in named]
+    missing = [
+        pl.lit(None, dtype=kind).alias(name) for name, kind in REQUESTS.schema.items() if name not in named
+    ]
     return rows.with_columns(missing)
 
 
@@ -46,10 +48,20 @@ def normal(semantics=INSIDE, **values):
     ("semantics", "stated", "wanted", "flags"),
     [
         # The sum of LiteLLM issue 11364: 98,805 = 66,360 read + 32,435 written + 10.
-        (INSIDE, {"input": 98_805, "read": 66_360, "write": 32_435, "output": 5120, "total": 103_925}, {}, []),
+        (
+            INSIDE,
+            {"input": 98_805, "read": 66_360, "write": 32_435, "output": 5120, "total": 103_925},
+            {},
+            [],
+        ),
         # LiteLLM issue 15056: what is written alone exceeds the prompt, so it can't be inside of it.
         (INSIDE, {"input": 31, "write": 1253, "output": 5}, {"input": 1284}, ["cache_outside_input"]),
-        (INSIDE, {"input": 31, "write": 1253, "output": 5, "total": 36}, {"input": 1284}, ["cache_outside_input"]),
+        (
+            INSIDE,
+            {"input": 31, "write": 1253, "output": 5, "total": 36},
+            {"input": 1284},
+            ["cache_outside_input"],
+        ),
         (INSIDE, {"input": 4, "read": 2455, "output": 5}, {"input": 2459}, ["cache_outside_input"]),
         # Bedrock adds up to 2,435 = 3 + 61 + 2,074 + 297.
         (
@@ -85,7 +97,12 @@ def normal(semantics=INSIDE, **values):
             ["reasoning_outside_output"],
         ),
         (INSIDE, {"input": 10, "output": 600, "reasoning": 512, "total": 610}, {}, []),
-        (INSIDE, {"input": 10, "output": 5, "reasoning": 7}, {"reasoning": None}, ["reasoning_exceeds_output"]),
+        (
+            INSIDE,
+            {"input": 10, "output": 5, "reasoning": 7},
+            {"reasoning": None},
+            ["reasoning_exceeds_output"],
+        ),
         (OUTSIDE_ALL, {"output": 75, "reasoning": 414}, {"output": 489}, []),
         (OUTSIDE_ALL, {"output": 75}, {}, []),
         (OUTSIDE_ALL, {"output": None, "reasoning": 4}, {}, []),
@@ -172,9 +189,13 @@ def test_the_tokens_along_a_prompt_end_at_its_input():
     assert normal(input=None, prefix_token_counts=None)["prefix_token_counts"] is None
 
 
-COUNT = st.one_of(st.none(), st.integers(0, 40), st.integers(-(2**62), 2**62), st.sampled_from([0, -1, MAX_COUNT]))
+COUNT = st.one_of(
+    st.none(), st.integers(0, 40), st.integers(-(2**62), 2**62), st.sampled_from([0, -1, MAX_COUNT])
+)
 SECONDS = st.one_of(st.none(), st.integers(-3, 3).map(after))
-SPAN = st.one_of(st.none(), st.sampled_from([0.0, 1.0, 1500.0, -1.0, 1e12, 1e300, float("inf"), float("nan")]))
+SPAN = st.one_of(
+    st.none(), st.sampled_from([0.0, 1.0, 1500.0, -1.0, 1e12, 1e300, float("inf"), float("nan")])
+)
 WHERE = st.sampled_from(["inside", "outside", "absent"])
 
 
@@ -189,12 +210,23 @@ WHERE = st.sampled_from(["inside", "outside", "absent"])
 )
 def test_whatever_a_log_says(counts, outside, parts, times, spans, semantics):
     """Nothing is negative, parts fit in their whole, instants are in order, and a second time changes nothing."""
-    stated = frame(started_at=START, outside=outside, status="ok", usage_origin="reported", **counts, **parts, **times, **spans)
+    stated = frame(
+        started_at=START,
+        outside=outside,
+        status="ok",
+        usage_origin="reported",
+        **counts,
+        **parts,
+        **times,
+        **spans,
+    )
     once = normalise(stated, semantics)
     row = once.row(0, named=True)
     assert {text for text in REQUESTS.problems(once) if "missing" not in text} == set()
     if row["input_tokens"] is not None and semantics.cache_read != "absent":
-        held = [row[name] or 0 for name in ("cache_read_tokens", "cache_write_5m_tokens", "cache_write_1h_tokens")]
+        held = [
+            row[name] or 0 for name in ("cache_read_tokens", "cache_write_5m_tokens", "cache_write_1h_tokens")
+        ]
         assert row["input_tokens"] - sum(held) >= 0
     if row["output_tokens"] is not None:
         assert (row["reasoning_tokens"] or 0) <= row["output_tokens"]

@@ -16,8 +16,14 @@ FIELDS = frozenset({"model", "prompt_tokens", "messages"})
 @pytest.mark.parametrize(
     ("line", "shown"),
     [
-        ('{"model": "gpt-5", "prompt_tokens": -12, "x": 7}', '{"model": "<5 chars>", "prompt_tokens": -12, "<1 chars>": 9}'),
-        ('{"prompt_tokens": 12.5, "messages": [true, null]', '{"prompt_tokens": 12.5, "messages": [true, null]'),
+        (
+            '{"model": "gpt-5", "prompt_tokens": -12, "x": 7}',
+            '{"model": "<5 chars>", "prompt_tokens": -12, "<1 chars>": 9}',
+        ),
+        (
+            '{"prompt_tokens": 12.5, "messages": [true, null]',
+            '{"prompt_tokens": 12.5, "messages": [true, null]',
+        ),
         ('{"messages": "never closed sk-1', '{"messages": "<17 chars>"'),
         ('{"model": "a \\" b"}', '{"model": "<6 chars>"}'),
         ("16.11.2023 18:17,12.5,many", "99.99.9999 99:99,99.9,<4 chars>"),
@@ -62,7 +68,9 @@ FRAMES = [
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.sampled_from(FRAMES), st.lists(st.sampled_from(SECRETS), min_size=3, max_size=3), st.integers(0, 60))
+@given(
+    st.sampled_from(FRAMES), st.lists(st.sampled_from(SECRETS), min_size=3, max_size=3), st.integers(0, 60)
+)
 def test_no_secret_survives_wherever_it_stands_and_wherever_the_line_is_cut(frame, words, cut):
     line = frame.format(*words)
     for text in (line, line[cut:], line[: len(line) - cut], line * 50):

@@ -126,7 +126,7 @@ def test_local_time_is_read_in_the_given_zone():
 
 def test_a_containers_stamp_is_the_clock_where_there_is_one():
     """Lines of 2024 without any time become usable in docker."""
-    line = "[gpu_id=0] Decode batch. #running-req: 5, #token: 2000, token usage: 0.01, gen throughput (token/s): 210.44, #queue-req: 0"
+    line = "[gpu_id=0] Decode batch. #running-req: 5, token usage: 0.01, gen throughput (token/s): 210.44, #queue-req: 0"
     found = mapped([line, f"2026-03-01T10:00:00.5Z {line}"])
     assert found["_reject"].is_null().to_list() == [False, True]
     assert rows(found)["at"].to_list() == [BEGIN + timedelta(milliseconds=500)]

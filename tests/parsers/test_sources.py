@@ -62,7 +62,11 @@ def test_every_packing_gives_the_same_bytes_and_hash(tmp_path, packing):
     path.write_bytes(PACKED[packing](DATA))
     data, laid = content(only(path), tmp_path / "work")
     assert data == DATA
-    assert (laid.sha256, laid.size_bytes, laid.newlines) == (hashlib.sha256(DATA).hexdigest(), len(DATA), 2000)
+    assert (laid.sha256, laid.size_bytes, laid.newlines) == (
+        hashlib.sha256(DATA).hexdigest(),
+        len(DATA),
+        2000,
+    )
     assert (laid.ends_open, laid.has_long_lines, laid.has_quotes, laid.problem) == (False, False, True, None)
     assert (laid.path == path) == (packing == "plain")
     assert DATA.startswith(read_head(only(path)).data)
@@ -118,9 +122,13 @@ def test_members_of_archives_are_streams_and_never_files(tmp_path, kind):
     assert contents["../../escaped.log"] == b"outside\n"
     assert contents["/absolute.log"] == b"absolute\n"
     assert contents["empty"] == b""
-    assert sorted(p.name for p in tmp_path.rglob("*") if not p.name.endswith(".spool")) == sorted([
-        "in", f"logs.{kind}", "work",
-    ])
+    assert sorted(p.name for p in tmp_path.rglob("*") if not p.name.endswith(".spool")) == sorted(
+        [
+            "in",
+            f"logs.{kind}",
+            "work",
+        ]
+    )
     assert not Path("/absolute.log").exists()
 
 
@@ -214,7 +222,9 @@ def test_folders_are_walked_without_hidden_files_and_links_to_files_are_followed
     (tmp_path / "in/loop").symlink_to(tmp_path / "in")
     names = [Path(source.name).relative_to(tmp_path).as_posix() for source in find_sources([tmp_path / "in"])]
     assert names == ["in/b.log", "in/link.log", "in/sub/a.log"]
-    assert [source.name for source in find_sources([tmp_path / "in/.hidden"])] == [str(tmp_path / "in/.hidden")]
+    assert [source.name for source in find_sources([tmp_path / "in/.hidden"])] == [
+        str(tmp_path / "in/.hidden")
+    ]
 
 
 def test_globs_and_repeated_paths(tmp_path):
@@ -304,6 +314,10 @@ def test_the_head_holds_the_first_line_whole(tmp_path):
     head = read_head(only(path))
     assert head.lines[0] == "x" * (1 << 20)
     path.write_bytes(b"x" * (20 << 20))
-    assert sources.MAX_HEAD_BYTES <= len(read_head(only(path)).data) <= sources.MAX_HEAD_BYTES + sources.HEAD_BYTES
+    assert (
+        sources.MAX_HEAD_BYTES
+        <= len(read_head(only(path)).data)
+        <= sources.MAX_HEAD_BYTES + sources.HEAD_BYTES
+    )
     path.write_bytes(b"y\n" * (1 << 20))
     assert len(read_head(only(path)).data) == sources.HEAD_BYTES
