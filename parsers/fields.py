@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _NO_FAULT = pl.lit(None, dtype=pl.String)
 _SECONDS = pl.Decimal(18, 6)
-_EPOCH_US = tuple(int(bound * 1_000_000) for bound in values.EPOCH_S)
+_FIRST_US, _LAST_US = (int(bound * 1_000_000) for bound in values.EPOCH_S)
 CLASS_NAME = r"^[A-Za-z_][\w.]{0,99}$"
 """What the class or code of an error looks like; a message does not, and is not kept."""
 
@@ -100,7 +100,7 @@ class Fields:
         def seconds(text: pl.Expr) -> pl.Expr:
             # A float would round the last microsecond otherwise than the careful reading, which takes decimals.
             micros = text.cast(_SECONDS, strict=False).to_physical().cast(pl.Int64, strict=False)
-            return pl.when(micros.is_between(*_EPOCH_US, closed="left")).then(micros).cast(INSTANT)
+            return pl.when(micros.is_between(_FIRST_US, _LAST_US, closed="none")).then(micros).cast(INSTANT)
 
         return self._reading(names, INSTANT, seconds, lambda text: values.instant(text, _last(names)))
 

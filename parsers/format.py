@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MAX_OBJECTS = 20
 Container = Literal["json_lines", "json_document", "csv", "text", "parquet"]
+MAX_HEADER_CHARACTERS = 65_536
 Structure = Any
 """Nested DuckDB types of the fields that are read: {"id": "VARCHAR", "usage": {"n": "VARCHAR"}, "tags": ["VARCHAR"]}."""
 
@@ -96,7 +97,7 @@ class Head:
         from parsers.csv_cells import cells, sniff_delimiter
 
         first = self.lines[0] if self.lines else ""
-        return tuple(cells(first, sniff_delimiter(first)))
+        return tuple(cells(first, sniff_delimiter(first))) if len(first) <= MAX_HEADER_CHARACTERS else ()
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 HEAD_BYTES = 256 << 10
-MAX_HEAD_BYTES = 16 << 20
+MAX_HEAD_BYTES = 4 << 20
 MAX_MEMBER_BYTES = 64 << 30
 
 _WHITE_SPACE = b" \t\r\n\f\v"
@@ -202,7 +202,7 @@ def open_source(source: Source) -> Iterator[IO[bytes]]:
 
 
 def read_head(source: Source) -> Head:
-    """The first 256 KB of a source, uncompressed, or its first line where that is longer (at most 16 MiB).
+    """The first 256 KB of a source, uncompressed, or its first line where that is longer (at most 4 MiB).
 
     Shorter where the data is cut off: `lay_down` meets the same fault and reports it.
 

@@ -19,6 +19,8 @@ import sys
 import tempfile
 import warnings
 from contextlib import contextmanager
+from datetime import datetime
+from decimal import Decimal
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -67,7 +69,7 @@ def main() -> None:
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
     warnings.simplefilter("ignore")
-    app()
+    app(prog_name="tokenworks")
 
 
 @contextmanager
@@ -257,7 +259,7 @@ def parse(
             for part in warehouse.parts(landing.id) if landing.id else ():
                 frame = pl.read_parquet(part, glob=False).with_columns(source_file=pl.lit(source.name))
                 for row in frame.iter_rows(named=True):
-                    sys.stdout.write(json.dumps(_known(row), default=str) + "\n")
+                    sys.stdout.write(json.dumps(_known(row), allow_nan=False) + "\n")
             for part in warehouse.parts(landing.id, "rejects") if landing.id else ():
                 for line, reason in pl.read_parquet(part, glob=False)["source_line", "reason"].iter_rows():
                     _say(escape(_line(f"{source.name}:{line}: {reason}")))
@@ -268,14 +270,18 @@ def parse(
 
 
 def _known(row: dict[str, Any]) -> dict[str, Any]:
-    """A row without its unknown values; instants in ISO 8601 with Z."""
-    from datetime import datetime
+    """A row without its unknown values, as JSON has them."""
+    return {name: _plain(value) for name, value in row.items() if value is not None}
 
-    return {
-        name: value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else value
-        for name, value in row.items()
-        if value is not None
-    }
+
+def _plain(value: Any) -> Any:
+    match value:
+        case datetime():
+            return value.isoformat().replace("+00:00", "Z")
+        case Decimal():
+            return f"{value:f}"
+        case _:
+            return value
 
 
 @app.command()
@@ -286,7 +292,10 @@ def formats() -> None:
 
     from parsers.registry import all_formats
 
-    table = Table("format", "what", "fills", "recognised by", box=None, header_style="bold")
+    table = Table(box=None, header_style="bold")
+    table.add_column("format", no_wrap=True)
+    for heading in ("what", "fills", "recognised by"):
+        table.add_column(heading, overflow="fold")
     for fmt in all_formats():
         table.add_row(fmt.name, fmt.title, fmt.target.name, fmt.recognised_by)
     Console(highlight=False).print(table)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from parsers.records import FILES, MONEY, REQUESTS
+from pipelines.costs.calls import IN_USD
 from pipelines.costs.exact import to_pico
 from warehouse.tables import (
     COST_LINES,
@@ -88,6 +89,12 @@ USAGE_SUMS = {
     "output tokens": pl.col("output_tokens").sum(),
     "picodollars of reported cost": to_pico(pl.col("cost_reported").sum()).fill_null(0),
 }
+"""Over a usage mart or the facts; the marts hold amounts in US dollars only, and so must the facts (`_in_usd`)."""
+
+
+def _in_usd(warehouse: Warehouse) -> pl.LazyFrame:
+    """The facts without amounts in other currencies."""
+    return warehouse.scan(REQUESTS).with_columns(pl.when(IN_USD).then("cost_reported").alias("cost_reported"))
 
 
 def lost(what: str, table: Table) -> str:
@@ -97,7 +104,7 @@ def lost(what: str, table: Table) -> str:
 
 def usage(table: Table, warehouse: Warehouse) -> pl.DataFrame:
     """Sums of a usage mart against the facts: nothing may be lost or doubled between them."""
-    in_facts = warehouse.scan(REQUESTS).select(**USAGE_SUMS).collect(engine="streaming").row(0)
+    in_facts = _in_usd(warehouse).select(**USAGE_SUMS).collect(engine="streaming").row(0)
     in_mart = warehouse.read(table).select(**{**USAGE_SUMS, "requests": pl.col("requests").sum()}).row(0)
     apart = [float(abs(fact - total)) for fact, total in zip(in_facts, in_mart, strict=True)]
     return pl.DataFrame({lost(what, table): [count] for what, count in zip(USAGE_SUMS, apart, strict=True)})
@@ -167,7 +174,7 @@ def costs(warehouse: Warehouse) -> pl.DataFrame:
         f"picodollars that the {by}s' sums miss of the total": abs(_pico(lines) - _pico_of_groups(lines, by))
         for by in ("team", "model")
     }
-    stated = warehouse.scan(REQUESTS).select(USAGE_SUMS["picodollars of reported cost"]).collect().item()
+    stated = _in_usd(warehouse).select(USAGE_SUMS["picodollars of reported cost"]).collect().item()
     beyond = max(0, _pico(lines.filter(pl.col("basis") == "reported")) - stated)
     sums["picodollars of reported cost beyond what the source states"] = beyond
     counts = lines.select(_count(rule).alias(text) for text, rule in rules.items())

@@ -10,7 +10,7 @@ from logs enters them only as data values, never as a field name or an expressio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
@@ -239,6 +239,3 @@ def named(names: Sequence[str]) -> list[str]:
         seen[text] = seen.get(text, 0) + 1
         out.append(text if seen[text] == 1 else f"{text} ({seen[text]})")
     return out
-
-
-Builder = Callable[..., Chart | None]

@@ -241,4 +241,3 @@ DEFINITIONS = (
     ),
     Definition("checks", "Checks", "", "Rules that the data must keep; a failed one says what was found."),
 )
-ANCHORS = frozenset(definition.anchor for definition in DEFINITIONS)

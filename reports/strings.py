@@ -161,9 +161,6 @@ SECTIONS = MappingProxyType(
         "method": "Method",
     }
 )
-VERDICTS = MappingProxyType(
-    {"keep": "keep", "fix": "fix", "rent": "rent", "buy": "buy", "undecided": "not decided"}
-)
 
 LEAD = MappingProxyType(
     {

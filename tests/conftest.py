@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,7 +21,9 @@ SHARED = Path(os.environ.get("TOKENWORKS_SHARED", ROOT.parent / "shared"))
 
 def pytest_addoption(parser):
     parser.addoption(
-        "--update-golden", action="store_true", help="rewrite the expected rows of data-driven cases; read the diff"
+        "--update-golden",
+        action="store_true",
+        help="rewrite the expected rows of data-driven cases; read the diff",
     )
 
 
@@ -34,3 +39,32 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip("recorded logs and public traces are not beside this checkout (set TOKENWORKS_SHARED)")
     return SHARED
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of a command."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="session")
+def command():
+    """Run `tokenworks` as a user does, in a process of its own; whatever happens, no traceback is shown."""
+
+    def run(*arguments: str | Path, **options) -> Ran:
+        program = Path(sys.executable).with_name("tokenworks")
+        done = subprocess.run(
+            [program, *map(str, arguments)],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=900,
+            **options,
+        )
+        assert "Traceback" not in done.stderr + done.stdout, done.stderr
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    return run

@@ -232,10 +232,6 @@ class Model:
         """Bytes that one more token adds to the KV cache beyond any sliding window."""
         return self.full_attention_layers * self.kv_bytes_per_layer()
 
-    def kv_bytes_per_token_all_layers(self) -> int:
-        """Bytes per token while the context is still inside the sliding windows."""
-        return (self.full_attention_layers + (self.sliding_layers or 0)) * self.kv_bytes_per_layer()
-
     @property
     def native_precision(self) -> Precision:
         """Precision that the published weights have."""

@@ -47,7 +47,7 @@ PROCESSING = (
     .then(_TIER)
     .otherwise(pl.lit("standard"))
 )
-_IN_USD = pl.col("cost_currency").fill_null("USD").str.to_uppercase() == "USD"
+IN_USD = pl.col("cost_currency").fill_null("USD").str.to_uppercase() == "USD"
 
 
 def price_keys(requests: pl.LazyFrame) -> pl.DataFrame:
@@ -89,8 +89,8 @@ def billable(
         pl.col("status").is_in(SERVED).alias("served"),
         "operation",
         "usage_origin",
-        pl.when(_IN_USD).then("cost_reported").alias("reported_usd"),
-        pl.when(~_IN_USD & pl.col("cost_reported").is_not_null()).then("cost_currency").alias("foreign"),
+        pl.when(IN_USD).then("cost_reported").alias("reported_usd"),
+        pl.when(~IN_USD & pl.col("cost_reported").is_not_null()).then("cost_currency").alias("foreign"),
         "input_tokens",
         "cache_read_tokens",
         "cache_write_5m_tokens",

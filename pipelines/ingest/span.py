@@ -39,7 +39,7 @@ class Span:
             f"on {days[0]}" if len(days) == 1 else f"on {len(days):,} days between {days[0]} and {days[-1]}"
         )
         return (
-            f"{sum(self.left_out.values()):,} rows {where} lie more than {LONGEST_SILENCE.days} days from the bulk "
+            f"{sum(self.left_out.values()):,} row(s) {where} lie more than {LONGEST_SILENCE.days} days from the bulk "
             f"({self.first} to {self.last}) and are in no figure; audit them by themselves with --window"
         )
 

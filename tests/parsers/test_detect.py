@@ -31,7 +31,9 @@ KNOWN = {
 def test_no_recorded_file_is_claimed_twice_and_the_known_ones_by_theirs(shared):
     """Samples of formats that have no parser are claimed by none, or by one that a person must then doubt."""
     doubled = {}
-    for source in find_sources([shared / "facts/samples", shared / "data"]):
+    sources = find_sources([shared / "facts/samples", shared / "data"])
+    members = [source for source in sources if source.member]
+    for source in [source for source in sources if not source.member] + members[::30]:
         relative = Path(source.name).relative_to(shared).as_posix()
         names = [fmt.name for fmt in matching(read_head(source))]
         if len(names) > 1:

@@ -57,7 +57,7 @@ def test_counts_are_read_alike_with_and_without_an_odd_neighbour(texts):
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(INSTANT, min_size=1, max_size=5))
 def test_instants_are_read_alike_to_the_microsecond(texts):
     assert read([*texts, ODD["instant"]], "instant")[:-1] == [

@@ -1,4 +1,4 @@
-"""JSON lines and arrays: whatever stands in a file, every line is a row, a bad line or blank, and a row is its own line's."""
+"""JSON lines and arrays: whatever stands in a file, every line is one of row, bad line or blank, and a row is its own."""
 
 from __future__ import annotations
 

@@ -6,15 +6,16 @@ The profiles run on real tables; the rules on profiles that are made to break th
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime
+from decimal import Decimal
 
 import polars as pl
 import pytest
 
-from parsers.records import RECORD_TABLES
+from parsers.records import RECORD_TABLES, REQUESTS
 from pipelines.suites import SUITES, Outcome, Rule, Suite, validate
 from warehouse.store import Warehouse
-from warehouse.tables import COST_LINES
+from warehouse.tables import COST_LINES, USAGE_DAILY, USAGE_HOURLY
 
 OF_TABLE = {suite.table.name: suite for suite in SUITES}
 RULES = [
@@ -43,6 +44,29 @@ def test_a_profile_has_one_row_and_a_number_for_every_rule(suite, tmp_path):
         value = profile[rule.column][0]
         assert value is not None, rule.column
         assert rule.low <= value <= rule.high, rule.column
+
+
+def test_a_cost_in_another_currency_is_no_difference_between_usage_and_facts(tmp_path):
+    warehouse, at = Warehouse(tmp_path), datetime(2026, 11, 20, 12, tzinfo=UTC)
+    known = {
+        "source_format": "t",
+        "source_file": "f",
+        "status": "ok",
+        "usage_origin": "reported",
+        "started_at": at,
+    }
+    costs = ((Decimal("1.5"), "EUR"), (Decimal(1), "usd"), (Decimal(2), None))
+    rows = [
+        known | {"source_line": line, "cost_reported": cost, "cost_currency": currency}
+        for line, (cost, currency) in enumerate(costs, start=1)
+    ]
+    path = warehouse.day_file(REQUESTS, at.date())
+    path.parent.mkdir(parents=True)
+    REQUESTS.conform(pl.DataFrame(rows)).write_parquet(path)
+    for table in (USAGE_DAILY, USAGE_HOURLY):
+        mart = warehouse.write_mart(table, warehouse.run_sql(table))
+        assert mart["cost_reported"].sum() == Decimal(3)
+        assert set(OF_TABLE[table.name].profile(warehouse).row(0)) == {0}
 
 
 def test_no_two_rules_of_a_suite_are_on_one_column():

@@ -38,7 +38,7 @@ SELECT
     CAST(SUM(output_tokens) AS BIGINT) AS output_tokens,
     CAST(SUM(reasoning_tokens) AS BIGINT) AS reasoning_tokens,
     CAST(SUM(CASE
-        WHEN COALESCE(cost_currency, 'USD') = 'USD' THEN cost_reported
+        WHEN UPPER(COALESCE(cost_currency, 'USD')) = 'USD' THEN cost_reported
     END) AS DECIMAL(38, 12)) AS cost_reported
 FROM requests
 GROUP BY

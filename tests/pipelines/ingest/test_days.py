@@ -79,7 +79,7 @@ def test_the_bulk_is_the_span_with_most_requests():
     )
     assert (str(found.first), str(found.last)) == ("2026-11-16", "2026-12-16")
     assert {str(day): rows for day, rows in found.left_out.items()} == {"1970-01-01": 10_005, "2027-01-17": 170}
-    assert "10,175 rows on 2 days between 1970-01-01 and 2027-01-17" in found.told()
+    assert "10,175 row(s) on 2 days between 1970-01-01 and 2027-01-17" in found.told()
 
 
 def test_without_requests_the_samples_decide():
