@@ -145,17 +145,14 @@ def _last(names: tuple[str, ...]) -> str:
 
 
 def _flatten(frame: pl.DataFrame) -> pl.DataFrame:
-    while structs := [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.Struct)]:
-        frame = frame.select(
-            expression
-            for name in frame.columns
-            for expression in (
-                [
-                    pl.col(name).struct.field(inner.name).alias(f"{name}.{inner.name}")
-                    for inner in frame.schema[name].fields  # type: ignore[attr-defined]
-                ]
-                if name in structs
-                else [pl.col(name)]
-            )
-        )
+    schema = frame.schema
+    while any(isinstance(dtype, pl.Struct) for dtype in schema.values()):
+        frame = frame.select(part for name, dtype in schema.items() for part in _parts(name, dtype))
+        schema = frame.schema
     return frame
+
+
+def _parts(name: str, dtype: pl.DataType) -> list[pl.Expr]:
+    if not isinstance(dtype, pl.Struct):
+        return [pl.col(name)]
+    return [pl.col(name).struct.field(inner.name).alias(f"{name}.{inner.name}") for inner in dtype.fields]

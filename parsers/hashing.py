@@ -150,10 +150,19 @@ def _masked(values: pl.Series, keep: pl.Series) -> pl.Series:
 
 
 def _lists(values: NDArray[Any], ends: NDArray[np.int64]) -> pl.Series:
+    """Lists of the values up to each end (with a leading 0)."""
     import pyarrow as pa
 
-    array = pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), pa.array(values))
-    return pl.Series(pl.from_arrow(array))
+    # From buffers, as `pa.array` imports pandas, which takes longer than reading a small log.
+    kind = pa.uint64() if values.dtype == np.uint64 else pa.int64()
+    flat = pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values).data)])
+    lists = pa.Array.from_buffers(
+        pa.large_list(kind),
+        len(ends) - 1,
+        [None, pa.py_buffer(np.ascontiguousarray(ends).data)],
+        children=[flat],
+    )
+    return pl.Series(pl.from_arrow(lists))
 
 
 def _apportion(

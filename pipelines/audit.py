@@ -25,6 +25,7 @@ def run_audit(site: Site) -> Report:
 
     Raises:
         TokenworksError: another run is working on the data folder.
+        SiteConfigError: the scheduled pipeline keeps its history there.
         UnknownFormatError: no file is of a known format.
         NothingToAuditError: the files hold no usable row, or none in the window.
         CheckFailedError: a blocking check failed.
@@ -33,6 +34,7 @@ def run_audit(site: Site) -> Report:
     from pipelines.definitions import run_in_process
 
     with site.warehouse.alone():
+        site.refuse_history()
         run_in_process(site, None)
         chosen = site.chosen()
         span = audited_span(chosen, site.warehouse.window)

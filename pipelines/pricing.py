@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from pipelines.calls import model_name
 from pipelines.costs.calls import price_keys
 from pipelines.waste.oversize import CLIFFS_SCHEMA, CONTEXTS_SCHEMA
 from pipelines.waste.row_prices import PRICES_SCHEMA
@@ -54,6 +55,5 @@ def context_lengths(requests: pl.LazyFrame) -> pl.DataFrame:
 
 
 def log_models(requests: pl.LazyFrame) -> Iterable[str]:
-    """Names of the models that answered, as the log writes them."""
-    name = pl.coalesce("model_served", "model_requested").alias("model")
-    return requests.select(name.drop_nulls().unique()).collect()["model"].sort().to_list()
+    """Names of the models of the calls, as the log writes them."""
+    return requests.select(model_name().unique()).collect()["model"].sort().to_list()

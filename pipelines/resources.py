@@ -4,6 +4,8 @@ Belongs here: wrapping what stands elsewhere: a site (`pipelines/site.py`), a ta
 Concept: https://docs.dagster.io/guides/build/external-resources
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
@@ -16,11 +18,23 @@ from pipelines.site import Site, SiteSettings
 class SiteFromEnvironment(dg.ConfigurableResource[Site]):
     """The site as TOKENWORKS_* variables describe it, seen through the days that ended yesterday."""
 
-    def create_resource(self, context: dg.InitResourceContext) -> Site:  # noqa: ARG002 - Dagster's signature
-        """Read the settings."""
+    @contextmanager
+    def yield_for_execution(self, context: dg.InitResourceContext) -> Generator[Site]:  # noqa: ARG002 - Dagster's signature
+        """Read the settings, and hold the data folder until the run ends.
+
+        One process runs all steps, so the lock is taken once per run.
+
+        Raises:
+            SiteConfigError: the fleet file is wrong, or the folder can't be written.
+            TokenworksError: another run is working on the data folder.
+
+        """
         settings = SiteSettings()
         today = datetime.now(tz=UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-        return settings.site().within((today - timedelta(days=settings.window_days), today))
+        site = settings.site().within((today - timedelta(days=settings.window_days), today))
+        with site.warehouse.alone():
+            site.mark_history()
+            yield site
 
 
 def table_metadata(table: Table) -> dict[str, object]:

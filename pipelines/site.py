@@ -82,6 +82,28 @@ class Site:
         """The same site, seen through a window."""
         return replace(self, warehouse=replace(self.warehouse, window=window))
 
+    def mark_history(self) -> None:
+        """Leave word in the data folder that its facts outlive their files."""
+        self._history_file.touch()
+
+    def refuse_history(self) -> None:
+        """Protect a folder that keeps history from a run that keeps the given files only.
+
+        Raises:
+            SiteConfigError: the scheduled pipeline keeps its facts there.
+
+        """
+        if self._history_file.exists() and not self.keeps_history:
+            raise SiteConfigError(
+                "the scheduled pipeline keeps its history in this folder; an audit would delete it",
+                where=str(self.warehouse.home),
+                remedy="Give another --out.",
+            )
+
+    @property
+    def _history_file(self) -> Path:
+        return self.warehouse.home / "keeps-history"
+
     @property
     def _landings_file(self) -> Path:
         return self.warehouse.home / "landings.json"

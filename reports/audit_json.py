@@ -20,6 +20,7 @@ import polars as pl
 
 from parsers.records import FILES
 from reports import audit_parts
+from reports.engines import ENGINES_SCHEMA, against_gateway, engines_part
 from reports.json_values import instant_text, known_sum, ratio, real
 from warehouse import tables
 
@@ -63,6 +64,7 @@ class AuditInputs:
     fleet_options: pl.DataFrame = field(default_factory=tables.FLEET_OPTIONS.empty)
     findings: pl.DataFrame = field(default_factory=tables.FINDINGS.empty)
     data_quality: pl.DataFrame = field(default_factory=tables.DATA_QUALITY.empty)
+    engines: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ENGINES_SCHEMA))
 
     def __post_init__(self) -> None:
         """Bring every frame to its declared columns and types."""
@@ -70,6 +72,8 @@ class AuditInputs:
             object.__setattr__(self, table.name, table.conform(getattr(self, table.name)))
         duplicates = self.duplicates.select(DUPLICATES_SCHEMA.names()).cast(DUPLICATES_SCHEMA)
         object.__setattr__(self, "duplicates", duplicates)
+        engines = self.engines.select(ENGINES_SCHEMA.names()).cast(ENGINES_SCHEMA)
+        object.__setattr__(self, "engines", engines)
 
 
 def audit_document(inputs: AuditInputs) -> dict[str, Any]:
@@ -95,6 +99,8 @@ def audit_document(inputs: AuditInputs) -> dict[str, Any]:
             inputs.repetition, inputs.cache_curve, inputs.oversize, inputs.retries
         ),
         "efficiency": audit_parts.efficiency_part(inputs.efficiency_hourly),
+        "engines": engines_part(inputs.engines),
+        "engines_against_gateway": against_gateway(inputs.engines, inputs.usage_hourly),
         "costs": audit_parts.costs_part(inputs.cost_lines),
         "sizing": audit_parts.sizing_part(inputs.fleet_options),
         "findings": audit_parts.findings_part(inputs.findings),
@@ -223,32 +229,17 @@ def tokens_part(usage: pl.DataFrame) -> dict[str, Any]:
     }
 
 
-def _with_uncached(usage: pl.DataFrame) -> pl.DataFrame:
-    """Fill in `uncached_input_tokens` where the mart lacks it and every call of the row tells its reads."""
-    derived = (
-        pl.col("input_tokens") - pl.col("cache_read_tokens") - pl.col("cache_write_tokens").fill_null(0)
-    ).clip(lower_bound=0)
-    told = (pl.col("requests_cache_unknown") == 0) & (pl.col("requests_usage_missing") == 0)
-    return usage.with_columns(
-        uncached_input_tokens=pl.coalesce("uncached_input_tokens", pl.when(told).then(derived))
-    )
-
-
 def _usage(usage: pl.DataFrame) -> dict[str, int | None]:
     """Calls and token sums of a part of `usage_daily`."""
-    row = (
-        _with_uncached(usage)
-        .select(
-            pl.col("requests").sum(),
-            *(
-                known_sum(f"{name}_tokens").alias(name)
-                for name in ("input", "uncached_input", "cache_read", "cache_write", "output", "reasoning")
-            ),
-            pl.col("requests_usage_missing").sum(),
-            pl.col("requests_cache_unknown").sum(),
-        )
-        .row(0, named=True)
-    )
+    row = usage.select(
+        pl.col("requests").sum(),
+        *(
+            known_sum(f"{name}_tokens").alias(name)
+            for name in ("input", "uncached_input", "cache_read", "cache_write", "output", "reasoning")
+        ),
+        pl.col("requests_usage_missing").sum(),
+        pl.col("requests_cache_unknown").sum(),
+    ).row(0, named=True)
     # No calls at all: nothing was measured, so the sums are unknown and the counts are zero.
     return dict(row)
 

@@ -18,6 +18,10 @@ from reports.json_values import json_row, json_value, known_sum, money_text, rat
 
 EVIDENCE_LEVELS = ("hash_chain", "prompt_hash", "session", "none")
 CURRENCY = "USD"
+NO_KEY = "(none)"
+"""Key of `costs.by_key` for calls without an API key, and for idle hardware."""
+KEY = pl.coalesce("api_key_alias", "api_key_hash", pl.lit(NO_KEY))
+"""What a key is called: its alias, else its hash."""
 
 _PREFIX_SUMS = ("seen_before_tokens", "cache_read_tokens", "missed_tokens", "upper_bound_tokens")
 _PREFIX_RATIOS = ("block_hit_ratio", "token_hit_ratio", "mean_request_hit_ratio")
@@ -178,10 +182,10 @@ def _efficiency(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def costs_part(lines: pl.DataFrame) -> dict[str, Any]:
-    """Money of the window. total = sum of by_team + unattributed = sum of by_model, to the last digit.
+    """Money of the window. total = by_team + unattributed = by_key = by_model, each summed, to the last digit.
 
     A sum is null where none of its parts is priced; `unpriced_requests` counts the calls that no sum holds.
-    `idle` is part of `unattributed`.
+    `idle` is part of `unattributed`, and of `by_key`'s NO_KEY: idle hardware was used with no key.
     """
     by_team = _by(lines.filter(pl.col("team").is_not_null()), "team")
     by_basis = _by(lines.filter(pl.col("basis") != "unpriced"), "basis")
@@ -191,6 +195,7 @@ def costs_part(lines: pl.DataFrame) -> dict[str, Any]:
         "currency": CURRENCY,
         "total": _total(lines),
         "by_team": by_team,
+        "by_key": _by(lines.with_columns(key=KEY), "key"),
         "by_model": _by(lines, "model"),
         "by_day": {str(day): usd for day, usd in sorted(_by(lines, "charge_day").items())},
         "by_meter": _by(lines, "meter"),

@@ -35,6 +35,7 @@ from reports.definitions import DEFINITIONS
 from reports.demand_charts import demand_charts
 from reports.document_figures import all_requests, served, site_zone
 from reports.efficiency_charts import efficiency_charts
+from reports.engines import engine_sentences
 from reports.money_charts import money_charts
 from reports.numbers import (
     exact,
@@ -102,6 +103,7 @@ def render(document: Mapping[str, Any], inputs: AuditInputs, decision: Decision)
         prefix_figures=tables.prefix_figures(document),
         reasons_marked=tables.option_reasons(document, marked=True),
         reasons_others=tables.option_reasons(document, marked=False),
+        engines=engine_sentences(document),
         findings=document["findings"][:SHOWN_FINDINGS],
         findings_left=max(0, len(document["findings"]) - SHOWN_FINDINGS),
         definitions=DEFINITIONS,
@@ -151,6 +153,7 @@ def _tables(document: Mapping[str, Any], inputs: AuditInputs) -> dict[str, table
         "retries": tables.retries_table(document),
         "pools": tables.pools_table(document),
         "teams": tables.who_table(document, "team"),
+        "api_keys": tables.keys_table(document),
         "models": tables.who_table(document, "model"),
         "as_is": tables.options_table(document, "as_is"),
         "waste_removed": tables.options_table(document, "waste_removed"),

@@ -110,6 +110,25 @@ REASON = MappingProxyType(
     }
 )
 
+ENGINE = MappingProxyType(
+    {
+        "tokens": (
+            "Engine {name}: by its own count {generated} tokens generated, {prompt} prompt tokens "
+            "({basis}, {source})."
+        ),
+        "unknown": "Engine {name}: its samples hold no token counts ({source}).",
+        "counters": "increase of its counters",
+        "windows": "sum of its statistics lines; newer vLLM leaves cached prompt tokens out of them",
+        "not_counted": "Another series speaks for the same engine (counters come first); it is not added.",
+        "against": (
+            "{model}: engines generated {engine} tokens, gateways logged {gateway} in the same hours: "
+            "{difference} {more} at the engines. Both count the same work; they are not added."
+        ),
+        "more": "more",
+        "fewer": "fewer",
+    }
+)
+
 RISK = MappingProxyType(
     {
         "gaps": "{count} gaps, {length} in all, are missing from the logs (first: {first}).",
@@ -409,6 +428,11 @@ PAGE = MappingProxyType(
         "findings_table": "Findings",
         "pools_table": "Pools",
         "teams_table": "By team",
+        "keys_table": "By API key",
+        "engines": "What the engines counted themselves",
+        "key": "key",
+        "no_key": "no key",
+        "no_key_idle": "no key, idle hardware included",
         "models_table": "By model",
         "total": "Total of the window",
         "as_is_table": "Options for the load as it is",

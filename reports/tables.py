@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from reports.audit_json import NO_TEAM, AuditInputs
+from reports.audit_parts import NO_KEY
 from reports.document_figures import Document, site_zone
 from reports.money_charts import model_name
 from reports.numbers import (
@@ -272,6 +273,17 @@ def who_table(document: Document, who: Literal["team", "model"]) -> Table:
         (PAGE[head], "number") for head in ("calls", "input", "cache_read", "output", "money")
     ]
     return _cut(rows, title, (who, "text"), *numbers)
+
+
+def keys_table(document: Document) -> Table:
+    """Money by API key, the dearest first."""
+    idle = bool(float(document["costs"]["idle"]))
+    nobody = PAGE["no_key_idle" if idle else "no_key"]
+    rows = [
+        [text(nobody if name == NO_KEY else name), usd(cost)]
+        for name, cost in document["costs"]["by_key"].items()
+    ]
+    return _cut(rows, PAGE["keys_table"], (PAGE["key"], "text"), (PAGE["money"], "number"))
 
 
 def _who(document: Document, name: str, who: str) -> str:

@@ -22,8 +22,6 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args
 
-from parsers.errors import SiteConfigError
-
 Precision = Literal["fp16", "bf16", "fp8", "int8", "int4"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
@@ -280,23 +278,6 @@ def find_model(name: str) -> Model | None:
 def match_accelerator(name: str) -> Accelerator | None:
     """Find the accelerator that a name or a driver's device name stands for; None where there is none."""
     return _accelerator_index().get(_accelerator_key(name))
-
-
-def find_accelerator(name: str, *, where: str | None = None) -> Accelerator:
-    """Find an accelerator by its name or an alias.
-
-    Raises:
-        SiteConfigError: no accelerator has that name; the remedy lists the closest ones.
-
-    """
-    found = match_accelerator(name)
-    if found is not None:
-        return found
-    raise SiteConfigError(
-        f"no accelerator is called {name!r}",
-        where=where,
-        remedy=f"Did you mean {closest(name, accelerators())}?",
-    )
 
 
 def closest(name: str, known: Mapping[str, Accelerator] | Mapping[str, Model]) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from pipelines.calls import NO_OUTPUT, is_in_usd, is_served, model_name, reached_a_model
 from pipelines.costs.exact import times
 from warehouse.price_names import is_self_hosted
 from warehouse.prices import METERS
@@ -35,10 +36,7 @@ _PARTS = {
 }
 _STANDARD_TIERS = ("", "default", "standard", "auto", "standard_only", "on_demand", "on-demand")
 _SPECIAL_TIERS = ("batch", "flex", "priority", "fast")
-_NO_OUTPUT = ("embedding", "rerank", "moderation")
-SERVED = ("ok", "cancelled")
 
-MODEL = pl.coalesce("model_served", "model_requested", pl.lit("unknown"))
 _TIER = pl.col("service_tier").str.strip_chars().str.to_lowercase().fill_null("")
 PROCESSING = (
     pl.when(pl.col("operation") == "batch")
@@ -47,14 +45,14 @@ PROCESSING = (
     .then(_TIER)
     .otherwise(pl.lit("standard"))
 )
-IN_USD = pl.col("cost_currency").fill_null("USD").str.to_uppercase() == "USD"
+IN_USD = is_in_usd()
 
 
 def price_keys(requests: pl.LazyFrame) -> pl.DataFrame:
     """Distinct (provider, model, day, processing) of calls that may cost money, for `unit_prices`."""
     keys = _may_cost(requests).select(
         "provider",
-        MODEL.alias("model"),
+        model_name(),
         pl.col("started_at").dt.date().alias("day"),
         PROCESSING.alias("processing"),
     )
@@ -82,11 +80,11 @@ def billable(
         pl.col("started_at").dt.date().alias("charge_day"),
         *PAYER[1:],
         "provider",
-        MODEL.alias("model"),
+        model_name(),
         pl.col("started_at").dt.date().alias("day"),
         PROCESSING.alias("processing"),
         pl.when(~_TIER.is_in((*_STANDARD_TIERS, *_SPECIAL_TIERS))).then(_TIER).alias("odd_tier"),
-        pl.col("status").is_in(SERVED).alias("served"),
+        is_served().alias("served"),
         "operation",
         "usage_origin",
         pl.when(IN_USD).then("cost_reported").alias("reported_usd"),
@@ -135,10 +133,7 @@ def metered(groups: pl.DataFrame, prices: pl.DataFrame) -> pl.DataFrame:
 def _may_cost(requests: pl.LazyFrame) -> pl.LazyFrame:
     """Served calls, and failed ones that the source says were billed; never answers from a response cache."""
     billed_failure = pl.col("cost_reported").fill_null(0) > 0
-    return requests.filter(
-        (pl.col("status").is_in(SERVED) | billed_failure)
-        & ~pl.col("response_cache_hit").fill_null(value=False)
-    )
+    return requests.filter((is_served() | billed_failure) & reached_a_model())
 
 
 def _key_facts(prices: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
@@ -205,7 +200,7 @@ def _meters() -> list[pl.Expr]:
 
 
 def _with_basis(calls: pl.LazyFrame) -> pl.LazyFrame:
-    output_known = pl.col("output_tokens").is_not_null() | pl.col("operation").is_in(_NO_OUTPUT)
+    output_known = pl.col("output_tokens").is_not_null() | pl.col("operation").is_in(NO_OUTPUT)
     usage_known = pl.col("input_tokens").is_not_null() & output_known
     has_input, has_output = (
         pl.col("has_input").fill_null(value=False),

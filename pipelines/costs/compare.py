@@ -8,7 +8,8 @@ from __future__ import annotations
 import polars as pl
 
 from parsers.records import MONEY
-from pipelines.costs.calls import KEY, SERVED, billable, metered
+from pipelines.calls import is_demand
+from pipelines.costs.calls import KEY, billable, metered
 from pipelines.costs.exact import from_pico, times, to_pico
 from warehouse.prices import METERS
 
@@ -127,9 +128,7 @@ def _token_buckets(requests: pl.LazyFrame, prices: pl.DataFrame) -> pl.DataFrame
         **writes,
         "output": pl.col("output_tokens"),
     }
-    served = requests.filter(
-        pl.col("status").is_in(SERVED) & ~pl.col("response_cache_hit").fill_null(value=False)
-    )
+    served = requests.filter(is_demand())
     return (
         served.group_by(pl.col("started_at").dt.date().alias("day"), floor.alias("floor"))
         .agg(

@@ -14,7 +14,7 @@ import polars as pl
 from parsers.records import MONEY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 PICO = Decimal(1).scaleb(-12)
 # amount x weight must stay below 2**127 = 1.7e38.
@@ -63,17 +63,3 @@ def split(frame: pl.DataFrame, *, amount: str, weight: str, by: Sequence[str], i
     turn = pl.col("_rest").rank("ordinal", descending=True).over(group)
     served = parts.with_columns((pl.col("_share") + (turn <= left).cast(pl.Int128)).alias("_share"))
     return served.with_columns(from_pico(pl.col("_share")).alias(into)).drop("_weight", "_share", "_rest")
-
-
-def in_cents(amounts: Mapping[str, Decimal]) -> dict[str, Decimal]:
-    """Round amounts to cents so that they add up to the rounded sum of the exact amounts (largest remainder).
-
-    The sum is rounded half up. Keys keep their order; equal remainders are served in it.
-    """
-    cent = Decimal("0.01")
-    floors = {key: value // cent for key, value in amounts.items()}
-    goal = int((sum(amounts.values(), Decimal(0)) / cent + Decimal("0.5")) // 1)
-    missing = goal - int(sum(floors.values(), Decimal(0)))
-    by_rest = sorted(amounts, key=lambda key: amounts[key] % cent, reverse=True)
-    extra = set(by_rest[:missing])
-    return {key: (floors[key] + (key in extra)) * cent for key in amounts}

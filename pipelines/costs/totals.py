@@ -1,6 +1,6 @@
 """Totals of cost lines: what the report, audit.json and the exports state, always the sum of their parts.
 
-Belongs here: sums over COST_LINES. Does not belong here: rounding for display other than `exact.in_cents`.
+Belongs here: sums over COST_LINES. Does not belong here: rounding for display.
 """
 
 from __future__ import annotations

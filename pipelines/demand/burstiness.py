@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from pipelines.calls import is_demand
 from pipelines.demand.series import MINUTE_US, covered_minutes
-from pipelines.demand.spread import is_demand, started_us
+from pipelines.demand.spread import started_us
 from pipelines.demand.sweep import Instants, Reals
 
 HOUR_US = 60 * MINUTE_US

@@ -1,7 +1,8 @@
 """The time over which each call was worked on, with every assumption marked.
 
-Belongs here: which calls are demand, which tokens had to be computed, and the instants between which they
-were. Does not belong here: adding calls up (`sweep`), choosing windows (`peaks`), bins (`series`).
+Belongs here: which tokens had to be computed, and the instants between which they were. Does not belong
+here: which calls are demand (`pipelines/calls.py`), adding calls up (`sweep`), choosing windows (`peaks`),
+bins (`series`).
 
 Input is worked on from the start of work (arrival + queue) to the first token, output from the first token to
 the end. Three things may be missing:
@@ -20,6 +21,8 @@ billing class of the same name it is not subtracted. It is null where cache read
 from __future__ import annotations
 
 import polars as pl
+
+from pipelines.calls import is_demand, model_name
 
 PUBLISHED_PACE_RATIO = 50.0
 """TPOT / (TTFT / input length): median 49.9, quartiles 18 and 104, over the 3,415 measured points (14 models,
@@ -49,16 +52,6 @@ WORK_SCHEMA = pl.Schema(
 """One row per call that is demand, sorted by model and arrival. Instants are microseconds since 1970 UTC, in
 order: started <= work_from <= first_token <= ended; all equal where `is_timed` is false. `assumed_pace_ratio`
 is null unless the first token was assumed."""
-
-
-def model_name() -> pl.Expr:
-    """Model of a call: the one that answered, else the one asked for, else `unknown`."""
-    return pl.coalesce("model_served", "model_requested", pl.lit("unknown")).alias("model")
-
-
-def is_demand() -> pl.Expr:
-    """Whether an engine or a provider worked on the call to an end that the client got something from."""
-    return pl.col("status").is_in(["ok", "cancelled"]) & ~pl.col("response_cache_hit").fill_null(value=False)
 
 
 def started_us() -> pl.Expr:
@@ -96,13 +89,34 @@ def work_intervals(requests: pl.LazyFrame) -> pl.DataFrame:
         pl.col("input_tokens").cast(pl.Float64),
         uncached.clip(lower_bound=0).cast(pl.Float64).alias("uncached_input_tokens"),
         pl.col("output_tokens").cast(pl.Float64),
-        queue_us=_us(pl.col("queue_ms")),
-        first_us=pl.coalesce(
-            pl.col("first_token_at").dt.timestamp("us"), started_us() + _us(pl.col("ttft_ms"))
-        ),
+        *_stated_instants(),
     )
     placed = _split_assumed(_first_token_measured(calls))
     return placed.select(WORK_SCHEMA.names()).sort("model", "started_us").collect()
+
+
+def measured_intervals(requests: pl.LazyFrame, *kept: pl.Expr) -> pl.LazyFrame:
+    """When each call was worked on as far as the log tells it, nothing assumed.
+
+    Args:
+        requests: the fact table `requests`, or a part of it.
+        kept: named expressions over it to keep beside.
+
+    Returns:
+        `started_us`, `ended_us` (null: unknown, see `ended_us`, or no later than the arrival), `is_timed`
+        (it is known), `work_from_us` (never null), `measured_us` (first token; null: unknown) and the kept.
+
+    """
+    told = requests.select(
+        started_us(), ended_us(), pl.col("output_tokens").cast(pl.Float64), *_stated_instants(), *kept
+    )
+    timed = _first_token_measured(told).with_columns(ended_us=pl.when("is_timed").then("ended_us"))
+    return timed.drop("queue_us", "first_us")
+
+
+def _stated_instants() -> tuple[pl.Expr, pl.Expr]:
+    first = pl.coalesce(pl.col("first_token_at").dt.timestamp("us"), started_us() + _us(pl.col("ttft_ms")))
+    return _us(pl.col("queue_ms")).alias("queue_us"), first.alias("first_us")
 
 
 def _us(milliseconds: pl.Expr) -> pl.Expr:

@@ -12,6 +12,8 @@ from typing import Any
 
 import polars as pl
 
+from pipelines.calls import is_demand, model_name
+from pipelines.demand.spread import ended_us, measured_intervals, started_us
 from pipelines.efficiency.energy import hourly_energy, pool_devices
 from pipelines.efficiency.flops import (
     decode_flops,
@@ -31,7 +33,6 @@ MIN_MEASURED_RATIO = 0.5
 """Share of an hour's device seconds that samples must cover for its power to count as measured."""
 
 AMOUNTS = ("input_tokens", "uncached_input_tokens", "output_tokens", "flops", "kv_bytes", "steps")
-_MODEL = pl.coalesce("model_served", "model_requested", pl.lit("unknown"))
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,7 @@ def efficiency_hourly(
         coverage: COVERAGE; wall time is the time without gap.
 
     """
-    served = requests.filter(
-        pl.col("status").is_in(["ok", "cancelled"]) & ~pl.col("response_cache_hit").fill_null(value=False)
-    ).with_columns(model=_MODEL)
+    served = requests.filter(is_demand()).with_columns(model_name())
     names = served.select(pl.col("model").unique()).collect()["model"].to_list()
     wall = _wall(coverage, requests)
     rows = []
@@ -78,33 +77,27 @@ def efficiency_hourly(
 
 
 def _calls(served: pl.LazyFrame) -> pl.DataFrame:
-    """Times in microseconds (null = unknown) and token counts of a pool's calls."""
-    start = pl.col("started_at").dt.timestamp("us")
-    queue = (pl.col("queue_ms").fill_null(0) * 1e3).cast(pl.Int64)
-    end = pl.coalesce(
-        pl.col("ended_at").dt.timestamp("us"), start + (pl.col("duration_ms") * 1e3).cast(pl.Int64)
-    )
-    first = pl.coalesce(
-        pl.col("first_token_at").dt.timestamp("us"), start + (pl.col("ttft_ms") * 1e3).cast(pl.Int64)
-    )
+    """Times in microseconds (null = unknown) and token counts of a pool's calls.
+
+    Which ends and first tokens are believed is the demand's rule, so that both tell of the same hours.
+    """
     cached = pl.min_horizontal(pl.col("cache_read_tokens").fill_null(0), "input_tokens")
-    calls = served.select(
-        start_us=start + queue,
-        first_us=first,
-        end_us=end,
-        input=pl.col("input_tokens").cast(pl.Float64),
-        output=pl.col("output_tokens").cast(pl.Float64),
-        cached=pl.when(pl.col("input_tokens").is_not_null()).then(cached).cast(pl.Float64),
-        cache_unknown=pl.col("cache_read_tokens").is_null(),
-    ).collect()
-    # Clocks of different origins may disagree by a little; an order that can't be is brought to the nearest
-    # that can.
-    end_us = pl.max_horizontal("start_us", "end_us")
-    return calls.with_columns(end_us=pl.when(pl.col("end_us").is_not_null()).then(end_us)).with_columns(
-        first_us=pl.when(pl.col("first_us").is_not_null() & pl.col("end_us").is_not_null()).then(
-            pl.col("first_us").clip(pl.col("start_us"), pl.col("end_us"))
-        )
+    timed = measured_intervals(
+        served,
+        pl.col("input_tokens").cast(pl.Float64).alias("input"),
+        pl.when(pl.col("input_tokens").is_not_null()).then(cached).cast(pl.Float64).alias("cached"),
+        pl.col("cache_read_tokens").is_null().alias("cache_unknown"),
     )
+    return timed.select(
+        "input",
+        "cached",
+        "cache_unknown",
+        output="output_tokens",
+        start_us="work_from_us",
+        # A queue that ends after the first token contradicts it and was ignored, so the order holds.
+        first_us="measured_us",
+        end_us="ended_us",
+    ).collect()
 
 
 def _hours(
@@ -173,13 +166,8 @@ def _wall(coverage: pl.DataFrame, requests: pl.LazyFrame) -> dict[int, float]:
     at = [pl.col(name).dt.timestamp("us") for name in ("start_at", "end_at")]
     stretches = coverage.filter(~pl.col("is_gap")).select(start_us=at[0], end_us=at[1])
     if stretches.is_empty():
-        start = pl.col("started_at").dt.timestamp("us")
-        last = pl.coalesce(pl.col("ended_at").dt.timestamp("us"), start)
-        stretches = (
-            requests.select(start_us=start.min(), end_us=pl.max_horizontal(last.max(), start.max()))
-            .collect()
-            .drop_nulls()
-        )
+        last = pl.coalesce(ended_us(), started_us())
+        stretches = requests.select(start_us=started_us().min(), end_us=last.max()).collect().drop_nulls()
     hours = over_hours(union(stretches), ())
     return dict(zip(hours["hour_us"], hours["time_s"], strict=True))
 
@@ -268,5 +256,5 @@ def _work_basis(pool: Pool, hours: _Hours) -> list[str]:
     if hours.without_tokens:
         text.append(f"{hours.without_tokens:,} calls with unknown tokens are left out of the work")
     if hours.without_end:
-        text.append(f"{hours.without_end:,} calls without an end are left out of the busy time")
+        text.append(f"{hours.without_end:,} calls without a believable end are left out of the busy time")
     return text

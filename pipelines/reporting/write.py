@@ -10,7 +10,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parsers.records import FILES
+from parsers.records import ENGINE_SAMPLES, FILES
+from pipelines.efficiency.engines import engine_totals
 from pipelines.ingest.duplicates import DroppedDoubles
 from reports.audit_json import AuditInputs, audit_document
 from reports.decision import Decision, decision
@@ -51,6 +52,7 @@ def write_report(site: Site) -> Report:
         if site.fleet_path
         else None,
         window=warehouse.window,
+        engines=engine_totals(warehouse.scan(ENGINE_SAMPLES)),
         **{table.name: warehouse.read(table) for table in MARTS},
     )
     document = audit_document(inputs)

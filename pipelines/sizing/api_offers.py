@@ -14,6 +14,7 @@ from functools import lru_cache
 
 import polars as pl
 
+from pipelines.calls import is_demand, model_name
 from pipelines.costs.compare import api_cost
 from pipelines.sizing.cost import CENT_OF_A_CENT, spelled
 from pipelines.sizing.load import SECONDS_PER_MONTH, DemandSummary
@@ -79,7 +80,7 @@ def hosted_offers(requests: pl.LazyFrame, loads: Sequence[DemandSummary]) -> dic
     for load in loads:
         if load.today is None or load.model is None:
             continue
-        own = requests.filter(_MODEL.is_in(load.log_models))
+        own = requests.filter(model_name().is_in(load.log_models))
         costs = _hosted_costs(own, load.model.name)
         if costs.is_empty():
             continue
@@ -93,9 +94,6 @@ def hosted_offers(requests: pl.LazyFrame, loads: Sequence[DemandSummary]) -> dic
     return offers
 
 
-_MODEL = pl.coalesce("model_served", "model_requested", pl.lit("unknown"))
-
-
 def _hosted_costs(requests: pl.LazyFrame, model: str) -> pl.DataFrame:
     """`provider, model, usd, tokens` of hosted copies with a price on every day, cheapest first."""
     days = requests.select(pl.col("started_at").dt.date().alias("day")).unique().collect()
@@ -103,9 +101,9 @@ def _hosted_costs(requests: pl.LazyFrame, model: str) -> pl.DataFrame:
     prices = unit_prices(keys.join(days, how="cross"))
     if prices.is_empty():
         return pl.DataFrame(schema={"usd": pl.Decimal(38, 12)})
-    counted = requests.filter(
-        pl.col("status").is_in(["ok", "cancelled"]) & ~pl.col("response_cache_hit").fill_null(value=False)
-    ).select(pl.col("input_tokens").fill_null(0).sum() + pl.col("output_tokens").fill_null(0).sum())
+    counted = requests.filter(is_demand()).select(
+        pl.col("input_tokens").sum() + pl.col("output_tokens").sum()
+    )
     tokens = counted.collect().item()
     costs = api_cost(requests, prices).filter(pl.col("usd") > 0).sort("usd", "provider", "model")
     return costs.with_columns(tokens=pl.lit(tokens, pl.Int64))

@@ -34,6 +34,11 @@ from warehouse.catalogue import BITS, Accelerator, parameters
 HOST_POWER_FACTOR = 1.25
 """Power of a server / power of its accelerators, if not stated (MLPerf 5.1: 1.13 to 1.30 x TDP)."""
 
+SLIGHT_UNKNOWN_RATIO = 0.01
+"""Share of calls without a token count up to which confidence stands: far less than the estimates are off."""
+MOST_UNKNOWN_RATIO = 0.5
+"""Share from which on most of the load is assumed rather than counted."""
+
 
 @dataclass(frozen=True)
 class Sized:
@@ -120,7 +125,7 @@ def candidate(sized: Sized, fleet: Fleet, serving: Serving, count: int, now: Now
             usd, _saturated_tokens(each, load, count // replica.tensor_parallel)
         ),
         "power_kw": wall,
-        "tokens_per_j": load.output_tokens / load.window_s / watts if watts else None,
+        "tokens_per_j": load.output_tokens_per_s / watts if watts else None,
         "utilisation_ratio": expected.utilisation,
         "peak_utilisation_ratio": expected.peak_utilisation if load.peak_rate is not None else None,
         **verdict.latency,
@@ -208,6 +213,15 @@ def _confidence(accelerator: Accelerator) -> str:
     return accelerator.confidence
 
 
+def lowered(confidence: str, unknown_ratio: float) -> str:
+    """Confidence where a share of the calls tells no token count: one step less, low from a half on."""
+    if unknown_ratio <= SLIGHT_UNKNOWN_RATIO:
+        return confidence
+    if unknown_ratio >= MOST_UNKNOWN_RATIO:
+        return "low"
+    return {"high": "medium"}.get(confidence, "low")
+
+
 def _latency(expected: Performance) -> dict[str, float | None]:
     """Estimates in ms; a queue that grows without end has no p95, which is null."""
     finite = expected.ttft_ms_p95 != float("inf")
@@ -241,8 +255,8 @@ def _saturated_tokens(each: Capacity, load: DemandSummary, replicas: int) -> flo
     return each.output_per_s * replicas * (1 + load.input_mean / load.output_mean) * SECONDS_PER_MONTH
 
 
-def per_mtok(usd: Decimal | None, tokens: float) -> Decimal | None:
-    """Cost per million tokens; None if the cost is unknown or there are none."""
-    if usd is None or tokens <= 0:
+def per_mtok(usd: Decimal | None, tokens: float | None) -> Decimal | None:
+    """Cost per million tokens; None if the cost or their number is unknown, or there are none."""
+    if usd is None or tokens is None or tokens <= 0:
         return None
     return (usd / Decimal(repr(tokens)) * 1_000_000).quantize(Decimal("0.000001"))

@@ -13,6 +13,7 @@ from typing import Any
 
 from pipelines.sizing.cost import spelled
 from pipelines.sizing.load import DemandSummary
+from pipelines.sizing.reasons import uncounted_words
 from warehouse.catalogue import BITS, parameters
 
 WORTH_A_CHANGE = Decimal("0.10")
@@ -132,6 +133,8 @@ def _bits_kept(load: DemandSummary) -> int:
 
 
 def _choice(ordered: Sequence[Candidate], load: DemandSummary) -> tuple[Candidate | None, list[str]]:
+    if load.unmeasured and load.model is not None:
+        return None, [uncounted_words(load)]
     able = [entry for entry in ordered if entry.meets and entry.usd is not None and not _barred(entry, load)]
     today = next((entry for entry in ordered if entry.row["is_today"]), None)
     others = [entry for entry in able if entry is not today]

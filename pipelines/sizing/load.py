@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from typing import Literal
 
 import polars as pl
 
+from pipelines.calls import is_demand, model_name, output_tokens
 from pipelines.fleet import Fleet, Pool
 from pipelines.sizing.moments import Busiest, Moment, Observed, busiest_moments
 from warehouse.catalogue import Model, find_model
 
 SECONDS_PER_MONTH = 730 * 3600.0
+
+Measure = Literal["input", "output"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,11 @@ class DemandSummary:
     `peak_*` is the demand in a window of `peak_window_s`: each measure's own maximum, or, in one of
     `at_moments`, all measures of the same moment. `model` is None where the architecture is unknown,
     `today` where no pool of the fleet file serves the model.
+
+    `input_tokens`, `uncached_input_tokens` and `output_tokens` are sums over the calls of which they are
+    known; `requests_input_missing` and `requests_output_missing` calls are not in them. A mean is taken over
+    the calls that its own measure is known of; asking for one that no call tells is a ValueError, so look at
+    `unmeasured` first.
     """
 
     pool: str
@@ -34,7 +43,8 @@ class DemandSummary:
     model: Model | None
     today: Pool | None
     requests: int
-    requests_usage_missing: int
+    requests_input_missing: int
+    requests_output_missing: int
     window_s: float
     input_tokens: float
     uncached_input_tokens: float
@@ -79,24 +89,41 @@ class DemandSummary:
         )
 
     @property
-    def counted(self) -> int:
-        """Calls whose tokens are known."""
-        return self.requests - self.requests_usage_missing
+    def missing(self) -> dict[Measure, int]:
+        """Calls without a count, by measure."""
+        return {"input": self.requests_input_missing, "output": self.requests_output_missing}
+
+    @property
+    def unmeasured(self) -> tuple[Measure, ...]:
+        """Measures that no call tells: without them nothing can be sized."""
+        return tuple(measure for measure, missing in self.missing.items() if missing >= self.requests)
+
+    @property
+    def unknown_ratio(self) -> float:
+        """Share of calls without a count, of the measure that is known the least."""
+        return max(self.missing.values()) / self.requests
 
     @property
     def input_mean(self) -> float:
         """Input tokens per call."""
-        return self.input_tokens / max(self.counted, 1)
+        return self.input_tokens / self._told("input")
 
     @property
     def uncached_mean(self) -> float:
         """Input tokens per call that have to be computed."""
-        return self.uncached_input_tokens / max(self.counted, 1)
+        return self.uncached_input_tokens / self._told("input")
 
     @property
     def output_mean(self) -> float:
         """Output tokens per call; at least one, since prefill yields one."""
-        return max(self.output_tokens / max(self.counted, 1), 1.0)
+        return max(self.output_tokens / self._told("output"), 1.0)
+
+    def _told(self, measure: Measure) -> int:
+        told = self.requests - self.missing[measure]
+        if told <= 0:
+            msg = f"pool {self.pool} has no mean of {measure} tokens: no call tells a count"
+            raise ValueError(msg)
+        return told
 
     @property
     def context_mean(self) -> float:
@@ -105,12 +132,31 @@ class DemandSummary:
 
     @property
     def output_per_s(self) -> float:
-        """Mean output rate over the covered time, one token per call at least."""
-        return max(self.output_tokens, float(self.counted)) / self.window_s
+        """Mean output rate over the covered time, one token per call at least; calls without a count are
+        taken to be like the others.
+        """
+        return self.output_mean * self.requests / self.window_s
 
     @property
-    def month_tokens(self) -> float:
-        """Input and output tokens in a month like the covered time."""
+    def output_tokens_per_s(self) -> float:
+        """Output tokens that were counted, and as many for calls without a count, over the covered time."""
+        return self.output_tokens / self._told("output") * self.requests / self.window_s
+
+    @property
+    def month_tokens(self) -> float | None:
+        """Input and output tokens in a month like the covered time; calls without a count are taken to be
+        like the others, None where no call tells one of the two.
+        """
+        if self.unmeasured:
+            return None
+        per_s = self.input_mean * self.requests / self.window_s + self.output_tokens_per_s
+        return per_s * SECONDS_PER_MONTH
+
+    @property
+    def month_tokens_told(self) -> float | None:
+        """The same without the calls that tell no count: what the money of priced calls stands for."""
+        if self.unmeasured:
+            return None
         return (self.input_tokens + self.output_tokens) / self.window_s * SECONDS_PER_MONTH
 
     @property
@@ -156,7 +202,7 @@ def demand_summary(
         fleet: the site file. A model that no pool serves becomes a pool under its own name.
 
     """
-    names = requests.select(_MODEL.unique()).collect()["model"].to_list()
+    names = requests.select(model_name().unique()).collect()["model"].to_list()
     pool_of = {name: _pool_name(name, fleet) for name in names}
     if not pool_of:
         return []
@@ -175,7 +221,8 @@ def demand_summary(
             model=pool.model if pool else find_model(log_models[0]),
             today=pool,
             requests=row["requests"],
-            requests_usage_missing=row["usage_missing"],
+            requests_input_missing=row["input_missing"],
+            requests_output_missing=row["output_missing"],
             window_s=window_s,
             input_tokens=float(row["input"] or 0),
             uncached_input_tokens=float(row["uncached"] or 0),
@@ -217,15 +264,26 @@ def all_without_waste(
 def without_waste(summary: DemandSummary, missed_tokens: float, oversize_tokens: float) -> DemandSummary:
     """Take avoidable input out of a load, evenly: mean, tail and peak shrink by the same share.
 
-    Cached tokens stay in the context (they still fill the KV cache); oversize tokens leave it.
+    Excess goes first: shorter prompts are shorter in their cached and their computed part alike, so the work
+    shrinks by the share that the context shrinks by (oversize / input). Missed cache reads are then taken off
+    what remains, of which the same share is left (missed x (1 - oversize / input)): a token that need not be
+    sent can't also be read from the cache. Reads stay in the context (they still fill the KV cache).
+
+    Args:
+        summary: the load.
+        missed_tokens: input tokens that a working prefix cache would have saved, of the prompts as they are.
+        oversize_tokens: input tokens that need not be sent, cached or not.
+
     """
     if missed_tokens <= 0 and oversize_tokens <= 0:
         return summary
-    # A token can be both missed by the cache and needless; it is taken out once at most.
-    removed = min(missed_tokens + oversize_tokens, summary.uncached_input_tokens)
-    keep = 1 - removed / summary.uncached_input_tokens if summary.uncached_input_tokens else 1.0
-    shrink = 1 - min(oversize_tokens / summary.input_tokens, 1.0) if summary.input_tokens else 1.0
-    note = f"{removed:,.0f} input tokens taken out evenly ({1 - keep:.0%} of those to compute)"
+    shrink = 1 - _share(oversize_tokens, summary.input_tokens)
+    keep = shrink * (1 - _share(missed_tokens, summary.uncached_input_tokens))
+    removed = summary.uncached_input_tokens * (1 - keep)
+    note = (
+        f"{removed:,.0f} input tokens to compute taken out evenly ({1 - keep:.0%} of them), first by prompts "
+        f"{1 - shrink:.0%} shorter, then by cache reads"
+    )
     return replace(
         summary,
         input_tokens=summary.input_tokens * shrink,
@@ -240,7 +298,8 @@ def without_waste(summary: DemandSummary, missed_tokens: float, oversize_tokens:
     )
 
 
-_MODEL = pl.coalesce("model_served", "model_requested", pl.lit("unknown")).alias("model")
+def _share(part: float, whole: float) -> float:
+    return min(max(part, 0.0) / whole, 1.0) if whole else 0.0
 
 
 def _times(value: float | None, factor: float) -> float | None:
@@ -261,13 +320,11 @@ def _shapes(requests: pl.LazyFrame, pool_of: Mapping[str, str]) -> pl.DataFrame:
     keys = pl.DataFrame({"model": list(pool_of), "pool": list(pool_of.values())}).lazy()
     cached = pl.min_horizontal(pl.col("cache_read_tokens").fill_null(0), "input_tokens")
     served = (
-        requests.filter(
-            pl.col("status").is_in(["ok", "cancelled"]) & ~pl.col("response_cache_hit").fill_null(value=False)
-        )
+        requests.filter(is_demand())
         .select(
-            _MODEL,
+            model_name(),
             input="input_tokens",
-            output="output_tokens",
+            output=output_tokens(),
             uncached=pl.col("input_tokens") - cached,
             cache_unknown=pl.col("cache_read_tokens").is_null(),
             relative=pl.col("flags").list.contains("relative_clock").fill_null(value=False),
@@ -277,14 +334,18 @@ def _shapes(requests: pl.LazyFrame, pool_of: Mapping[str, str]) -> pl.DataFrame:
     shapes = served.group_by("pool").agg(
         models=pl.col("model").unique(),
         requests=pl.len(),
-        usage_missing=(pl.col("input").is_null() & pl.col("output").is_null()).sum(),
-        cache_unknown=pl.col("cache_unknown").sum(),
+        input_missing=pl.col("input").is_null().sum(),
+        output_missing=pl.col("output").is_null().sum(),
+        # Without an input there is nothing whose cached part could be asked for.
+        cache_unknown=(pl.col("cache_unknown") & pl.col("input").is_not_null()).sum(),
         relative=pl.col("relative").any(),
         input=pl.col("input").sum(),
         uncached=pl.col("uncached").sum(),
         output=pl.col("output").sum(),
         uncached_p95=pl.col("uncached").quantile(0.95, "higher"),
-        context_p99=(pl.col("input") + pl.col("output").fill_null(0)).quantile(0.99, "higher"),
+        context_p99=(pl.col("input") + pl.col("output").fill_null(pl.col("output").mean())).quantile(
+            0.99, "higher"
+        ),
     )
     return shapes.sort("input", "pool", descending=[True, False]).collect()
 
@@ -321,6 +382,10 @@ def _explained(summary: DemandSummary, cache_unknown: int, *, is_relative: bool)
         notes.append(
             f"cache reads of {cache_unknown:,} calls are unknown; their whole input is taken as computed"
         )
-    if summary.requests_usage_missing:
-        notes.append(f"{summary.requests_usage_missing:,} calls with unknown tokens are not in the means")
+    notes += [
+        f"{missing:,} of {summary.requests:,} calls have an unknown {measure} token count; they are taken to be "
+        "like the others"
+        for measure, missing in summary.missing.items()
+        if missing and measure not in summary.unmeasured
+    ]
     return replace(summary, basis=tuple(notes))

@@ -19,10 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from pipelines.calls import model_name, output_tokens
 from pipelines.demand import sweep
 from pipelines.demand.peaks import WINDOWS_S, data_span
 from pipelines.demand.scopes import Calls
-from pipelines.demand.spread import model_name, started_us, work_intervals
+from pipelines.demand.spread import started_us, work_intervals
 from pipelines.demand.sweep import Instants
 
 PEAK_WINDOW_S = 60
@@ -98,7 +99,8 @@ def busiest_moments(requests: pl.LazyFrame, pool_of: Mapping[str, str]) -> dict[
     Returns:
         By pool, the windows nearest to a minute with the most arrivals, computed input and output, without
         those that another one exceeds in everything. Calls whose cache reads are unknown count with their
-        whole input.
+        whole input, calls without a count with the mean of the pool's others: a peak without them would be
+        too low.
 
     """
     span = data_span(requests)
@@ -107,7 +109,9 @@ def busiest_moments(requests: pl.LazyFrame, pool_of: Mapping[str, str]) -> dict[
         return {}
     names = pl.DataFrame({"model": list(pool_of), "pool": list(pool_of.values())}).lazy()
     of_pool = (
-        requests.with_columns(model_name()).join(names, on="model").with_columns(model_served=pl.col("pool"))
+        requests.with_columns(model_name(), output_tokens())
+        .join(names, on="model")
+        .with_columns(model_served=pl.col("pool"))
     )
     work = work_intervals(of_pool.select(requests.collect_schema().names())).with_columns(
         uncached_input_tokens=pl.coalesce("uncached_input_tokens", "input_tokens")
@@ -115,7 +119,7 @@ def busiest_moments(requests: pl.LazyFrame, pool_of: Mapping[str, str]) -> dict[
     failed = _overloaded(of_pool)
     found = {}
     for (pool,), part in work.group_by("model", maintain_order=True):
-        calls = Calls.of(part)
+        calls = Calls.of(_like_the_others(part))
         moments = _moments(calls, window_s, span)
         hardest = _undominated(moments)
         lost = failed.filter(pl.col("pool") == pool)["started_us"].to_numpy()
@@ -123,6 +127,12 @@ def busiest_moments(requests: pl.LazyFrame, pool_of: Mapping[str, str]) -> dict[
             hardest, _arrival_cv2(calls.started, moments), _observed(part, lost, hardest)
         )
     return found
+
+
+def _like_the_others(work: pl.DataFrame) -> pl.DataFrame:
+    """Give calls without a count the mean of those with one; where there are none it stays unknown."""
+    counts = pl.col("uncached_input_tokens", "output_tokens")
+    return work.with_columns(counts.fill_null(counts.mean()))
 
 
 def _window_s(span_us: int) -> int | None:

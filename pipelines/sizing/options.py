@@ -16,10 +16,11 @@ import polars as pl
 
 from pipelines.fleet import Fleet, Pool
 from pipelines.sizing.api_offers import ApiOffer
-from pipelines.sizing.candidates import Now, Sized, candidate, per_mtok, row_of, size
+from pipelines.sizing.candidates import Now, Sized, candidate, lowered, per_mtok, row_of, size
 from pipelines.sizing.choice import Candidate, choose
 from pipelines.sizing.cost import bought_count, monthly_usd, prices_of
 from pipelines.sizing.load import DemandSummary
+from pipelines.sizing.power import wall_power_kw
 from pipelines.sizing.reasons import Serving, Tally
 from pipelines.sizing.replicas import planned_peak, replicas_needed
 from pipelines.sizing.roofline import Replica
@@ -55,7 +56,9 @@ def fleet_options(
         apis: by pool, what its tokens cost at an API.
         measured_w: by pool, the measured mean power of its accelerators together.
 
-    A pool whose architecture is unknown gets an API row alone; a price that is unknown stays null.
+    A pool whose architecture is unknown gets an API row alone; a price that is unknown stays null. Where no
+    call tells its input or its output nothing is sized: what runs today has a row without performance, and no
+    row is chosen.
 
     """
     rows = [
@@ -88,13 +91,21 @@ def _pool_rows(
         "pool": load.pool,
         "model": load.model.name if load.model else load.log_models[0],
     }
-    return [{**base, **row} for row in choose(candidates, load, notes)]
+    return [{**base, **row, **_certainty(row, load)} for row in choose(candidates, load, notes)]
+
+
+def _certainty(row: Mapping[str, Any], load: DemandSummary) -> dict[str, str]:
+    """The confidence of a row, lowered where token counts are missing; nothing where it has none."""
+    stated = row.get("confidence")
+    return {} if stated is None else {"confidence": lowered(stated, load.unknown_ratio)}
 
 
 def _today(
     load: DemandSummary, model: Model, pool: Pool, fleet: Fleet, measured_w: float | None
 ) -> Candidate:
     replica = Replica(model, pool.card, pool.tensor_parallel, pool.precision)
+    if load.unmeasured:
+        return _today_unsized(replica, pool, fleet, measured_w)
     sized = None if replica.peak_flops is None else size(replica, load, fleet)
     if isinstance(sized, Sized):
         dark = load.unobserved
@@ -118,11 +129,23 @@ def _today(
     return Candidate(row, BITS[pool.precision], pool.card.kind)
 
 
+def _today_unsized(replica: Replica, pool: Pool, fleet: Fleet, measured_w: float | None) -> Candidate:
+    """What runs today where the log does not tell its load: what it costs, and nothing of its performance."""
+    wall = None if measured_w is None else wall_power_kw(measured_w, pool.host_power_factor, fleet.site.pue)
+    usd = monthly_usd(pool.serving, pool.accelerators, prices_of(pool.card, pool), wall, fleet.site)
+    row = row_of(replica, pool.serving, pool.accelerators, is_today=True) | {
+        "usd_per_month": usd,
+        "power_kw": wall,
+        "meets_slo": None,
+    }
+    return Candidate(row, BITS[pool.precision], pool.card.kind)
+
+
 def _catalogue_candidates(
     load: DemandSummary, model: Model, fleet: Fleet, tally: Tally
 ) -> Iterator[Candidate]:
     """Best group size of every accelerator, precision and way to pay, as long as the SLO can be met."""
-    if load.peak_rate is None:
+    if load.unmeasured or load.peak_rate is None:
         return
     for accelerator in accelerators().values():
         if accelerator.kind not in SERVER_KINDS_TRIED:
@@ -217,7 +240,7 @@ def _api(load: DemandSummary, offer: ApiOffer | None) -> Candidate:
         "is_today": offer is not None and offer.is_today,
         "serving": "api",
         "usd_per_month": usd,
-        "usd_per_mtok": per_mtok(usd, load.month_tokens),
+        "usd_per_mtok": per_mtok(usd, load.month_tokens_told),
         "reasons": reasons,
     }
     return Candidate(row, None, None)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
-from pipelines.fleet import Fleet, Site
+from pipelines.fleet import Fleet
 from pipelines.sizing.load import DemandSummary
 from pipelines.sizing.moments import Observed
 from pipelines.sizing.power import curve_basis
@@ -132,10 +132,11 @@ def money_reasons(serving: Serving, count: int, accelerator: Accelerator, owned:
     ]
 
 
-def options_basis(site: Site) -> str:
-    """Say in one sentence what all rows of FLEET_OPTIONS rest on."""
+def uncounted_words(load: DemandSummary) -> str:
+    """Say which token counts no call of a pool tells, and how to get them."""
+    what = " and ".join(load.unmeasured)
     return (
-        f"Peak x (1 + {site.growth_per_year:.0%} growth) x (1 + {site.headroom_ratio:.0%} headroom); at most "
-        f"{MAX_UTILISATION:.0%} of capacity and one replica to spare; "
-        f"{site.amortisation_years:g} years of amortisation"
+        f"No choice: the {what} token counts of all {load.requests:,} calls are unknown. Have the gateway log "
+        "the usage block of every answer; OpenAI-compatible servers stream it if a call sets "
+        "stream_options.include_usage"
     )

@@ -94,12 +94,20 @@ def _worst_rule(oversize: pl.DataFrame) -> pl.DataFrame:
 
 
 def _removable_share(marts: Mapping[str, pl.DataFrame]) -> dict[str, Decimal]:
-    """Share of a model's money that missed reads and oversize prompts cost; at most all of it."""
+    """Share of a model's money that oversize prompts and missed reads cost; at most all of it.
+
+    Excess goes first and missed reads are taken off what remains, as with the tokens of `without_waste`:
+    excess + missed x (1 - excess), both as shares of the money.
+    """
     missed = _by_model(_of_models(marts["repetition"]), "missed_usd")
     excess = _by_model(_worst_rule(marts["oversize"]), "excess_usd")
     spent = _by_model(marts["cost_lines"], "cost_usd")
     shares = {}
     for model, total in spent.items():
-        waste = missed.get(model, Decimal(0)) + excess.get(model, Decimal(0))
-        shares[model] = min(waste / total, Decimal(1)) if total else Decimal(0)
+        first, then = (_share(usd.get(model), total) for usd in (excess, missed))
+        shares[model] = first + then * (1 - first)
     return shares
+
+
+def _share(part: Decimal | None, whole: Decimal | None) -> Decimal:
+    return min(part / whole, Decimal(1)) if part and whole else Decimal(0)

@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from pipelines.calls import is_demand, model_name
 from pipelines.waste.caching_rules import ANY_DAY
-from pipelines.waste.scopes import model_name
 
-SERVED = ("ok", "cancelled")
 NOT_GENERATING = ("embedding", "rerank", "image", "audio", "moderation")
 """Operations without a prefix cache and without text output; an unknown operation counts as generating."""
 
@@ -69,11 +68,7 @@ def served_calls(requests: pl.LazyFrame) -> pl.DataFrame:
 
     """
     return (
-        requests.filter(
-            pl.col("status").is_in(SERVED)
-            & ~pl.col("response_cache_hit").fill_null(value=False)
-            & pl.col("input_tokens").is_not_null()
-        )
+        requests.filter(is_demand() & pl.col("input_tokens").is_not_null())
         .select(*_KEPT, model_name(), *_derived())
         .with_columns(
             evidence=_evidence(),

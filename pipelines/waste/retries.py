@@ -7,7 +7,8 @@ Tokens of failed attempts never enter a total of usage. What an attempt counts a
     rejected: the provider turned it away (429, 529, other 4xx except 408 and 499; without a status, an error
         named after a rate limit or an overload). Providers charge nothing for these, whatever a gateway
         computed: its tokens are estimates, its cost is 0.
-    billed: any other failure whose usage was reported. Its cost is the cost reported in USD, else unknown.
+    billed: any other failure whose usage was reported. Its cost is the cost reported in USD (or
+        without a currency, as for the lines of cost), else unknown.
     estimated: any other failure whose usage the gateway guessed, a time-out after dispatch for example. The
         provider may have charged it; its cost is unknown.
 """
@@ -17,7 +18,8 @@ from __future__ import annotations
 import polars as pl
 
 from parsers.records import MONEY
-from pipelines.waste.scopes import by_scope, known_sum, model_name
+from pipelines.calls import is_in_usd, model_name, reached_a_model
+from pipelines.waste.scopes import by_scope, known_sum
 from warehouse.tables import RETRIES
 
 _OVERLOADED = 529
@@ -36,7 +38,7 @@ def failed_attempts(requests: pl.LazyFrame) -> pl.DataFrame:
         the same call_id ended ok: by attempt number where both have one, else by time.
 
     """
-    attempts = requests.filter(~pl.col("response_cache_hit").fill_null(value=False))
+    attempts = requests.filter(reached_a_model())
     ok = attempts.filter((pl.col("status") == "ok") & pl.col("call_id").is_not_null())
     successes = ok.group_by("call_id").agg(
         pl.col("attempt").max().alias("ok_attempt"), pl.col("started_at").max().alias("ok_started_at")
@@ -48,7 +50,7 @@ def failed_attempts(requests: pl.LazyFrame) -> pl.DataFrame:
     )
     rejected = _rejected()
     reported = pl.col("usage_origin") == "reported"
-    in_usd = pl.when(pl.col("cost_currency") == "USD").then("cost_reported")
+    in_usd = pl.when(is_in_usd()).then("cost_reported")
     own_call = pl.format("{}\n{}", "source_file", "source_line")
     return (
         attempts.filter(pl.col("status") == "error")

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipelines.waste.evidence import NOT_GENERATING, SERVED
-from pipelines.waste.scopes import UNKNOWN_MODEL
+from pipelines.calls import SERVED, UNKNOWN_MODEL
+from pipelines.waste.evidence import NOT_GENERATING
 
 _MODEL = f"coalesce(model_served, model_requested, '{UNKNOWN_MODEL}')"
 _ORDER = "started_at, source_file, source_line"

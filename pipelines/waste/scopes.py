@@ -14,13 +14,6 @@ from collections.abc import Sequence
 
 import polars as pl
 
-UNKNOWN_MODEL = "unknown"
-
-
-def model_name() -> pl.Expr:
-    """Model of a `requests` row: the one that served, else the one asked for, else `unknown`."""
-    return pl.coalesce("model_served", "model_requested", pl.lit(UNKNOWN_MODEL)).alias("model")
-
 
 def encoded(name: pl.Expr) -> pl.Expr:
     """A name as it stands in a scope; the empty string where there is none."""

@@ -9,7 +9,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from parsers.errors import CheckFailedError, TokenworksError
+from parsers.errors import CheckFailedError, SiteConfigError, TokenworksError
 from parsers.records import REQUESTS
 from pipelines import schedules
 from pipelines.audit import run_audit
@@ -145,6 +145,30 @@ def test_the_weekly_job_writes_the_report(scheduled, gateway_log):
     gateway_log.write("a.jsonl", noon(2), noon(1))
     home = scheduled("weekly_audit_job").home
     assert {path.name for path in (home / "reports").iterdir()} == {"audit.html", "audit.json"}
+
+
+def test_a_scheduled_run_holds_the_folder_and_lets_go_of_it(scheduled, gateway_log, tmp_path):
+    """Two writers at once would mix their facts."""
+    gateway_log.write("a.jsonl", noon(1))
+    with (
+        Warehouse(tmp_path / "home").alone(),
+        pytest.raises(dg.DagsterResourceFunctionError) as stopped,
+    ):
+        scheduled(only=SUMS)
+    assert "is working on this folder" in str(stopped.value.user_exception)
+    warehouse = scheduled(only=SUMS)
+    with warehouse.alone():
+        assert warehouse.days(REQUESTS) == [day(1)]
+
+
+def test_a_one_off_audit_leaves_a_scheduled_home_alone(gateway_log, tmp_path):
+    """It would drop the facts of every file that it was not given."""
+    gateway_log.write("a.jsonl", noon(1))
+    site = one_off(gateway_log, tmp_path)
+    site.warehouse.home.mkdir()
+    site.mark_history()
+    with pytest.raises(SiteConfigError, match="keeps its history"):
+        run_audit(site)
 
 
 def test_a_log_folder_without_files_is_said_in_one_line(scheduled, gateway_log):

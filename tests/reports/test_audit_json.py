@@ -27,7 +27,7 @@ KEYS = {
     "requests_cancelled requests_usage_missing requests_cache_unknown from_response_cache failed_estimated "
     "by_model by_team",
     "waste": "prefix cache_curve oversize retries",
-    "costs": "currency total by_team by_model unattributed unpriced_requests basis",
+    "costs": "currency total by_team by_key by_model unattributed unpriced_requests basis",
     "sizing": "as_is waste_removed",
 }
 OPTION = (
@@ -231,8 +231,7 @@ def test_token_sums_equal_a_slow_reference(rows):
             assert tokens["by_team"][team or NO_TEAM]["output"] == _slow_sum(mine, "output_tokens")
 
 
-def test_uncached_input_is_derived_only_where_every_call_tells_its_reads():
-    """Without the mart's own column: rows in which some call's reads are unknown are left out."""
+def test_uncached_input_is_what_the_mart_says_and_stays_unknown_where_no_row_tells_it():
     base = {
         "day": date(2026, 11, 16),
         "model": "m",
@@ -241,13 +240,11 @@ def test_uncached_input_is_derived_only_where_every_call_tells_its_reads():
         "requests": 2,
         "requests_usage_missing": 0,
         "input_tokens": 100,
-        "cache_read_tokens": 30,
-        "cache_write_tokens": 5,
     }
-    usage = pl.DataFrame([base | {"requests_cache_unknown": 0}, base | {"requests_cache_unknown": 1}])
-    assert tokens_part(tables.USAGE_DAILY.conform(usage))["uncached_input"] == 65
-    unknown = tables.USAGE_DAILY.conform(usage.filter(pl.col("requests_cache_unknown") == 1))
-    assert tokens_part(unknown)["uncached_input"] is None
+    known = {"requests_cache_unknown": 0, "cache_read_tokens": 30, "uncached_input_tokens": 65}
+    usage = tables.USAGE_DAILY.conform(pl.DataFrame([base | known, base | {"requests_cache_unknown": 2}]))
+    assert tokens_part(usage)["uncached_input"] == 65
+    assert tokens_part(usage.filter(pl.col("requests_cache_unknown") == 2))["uncached_input"] is None
 
 
 # ---- money
@@ -256,6 +253,8 @@ _cent = st.integers(0, 10**24).map(lambda pico: Decimal(pico).scaleb(-12))
 _line = st.fixed_dictionaries(
     {
         "team": st.sampled_from([None, "a", "b", "(none)"]),
+        "api_key_alias": st.sampled_from([None, "batch", "web"]),
+        "api_key_hash": st.sampled_from([None, "0a1b", "2c3d"]),
         "model": st.sampled_from(["m", "pool:p"]),
         "basis": st.sampled_from(["list_price", "reported", "idle", "unpriced"]),
         "cost_usd": _cent,
@@ -285,8 +284,15 @@ def test_the_total_is_the_sum_of_its_parts_to_the_last_digit(lines):
         expected = sum(priced, Decimal(0))
         teams = sum((Decimal(usd) for usd in costs["by_team"].values() if usd is not None), Decimal(0))
         models = sum((Decimal(usd) for usd in costs["by_model"].values() if usd is not None), Decimal(0))
+        keys = {name: Decimal(usd) for name, usd in costs["by_key"].items() if usd is not None}
+        slow: dict[str, Decimal] = {}
+        for line in lines:
+            if line["cost_usd"] is not None:
+                name = line["api_key_alias"] or line["api_key_hash"] or "(none)"
+                slow[name] = slow.get(name, Decimal(0)) + line["cost_usd"]
+        assert keys == slow
         if priced:
-            assert Decimal(costs["total"]) == expected == models
+            assert Decimal(costs["total"]) == expected == models == sum(keys.values(), Decimal(0))
             assert expected == teams + Decimal(costs["unattributed"] or 0)
         else:
             assert costs["total"] is None

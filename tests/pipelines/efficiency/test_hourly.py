@@ -137,6 +137,25 @@ def test_unknown_ends_leave_busy_time_unknown_and_unknown_tokens_leave_work_unkn
     assert "unknown tokens" in row["basis"]
 
 
+def test_an_end_that_no_call_can_have_is_unknown():
+    """An end ten years on, or before the arrival, is the demand's unknown end: no hours are made of it."""
+    for end in (T0 + timedelta(days=3653), T0 - timedelta(hours=30)):
+        calls = [call(0, None, ended_at=end), call(10, 20)]
+        out = run(calls, coverage=covered((0, 1, False)))
+        assert out["hour_at"].to_list() == [T0]
+        row = out.row(0, named=True)
+        assert (row["busy_s"], row["input_tokens"], row["output_tokens"]) == (20, 2000, 200)
+        assert "1 calls without a believable end" in row["basis"]
+        assert run(calls, coverage=COVERAGE.empty())["hour_at"].to_list() == [T0]
+
+
+def test_a_first_token_or_queue_that_contradicts_the_end_is_ignored():
+    late = call(3590, 20, first_token_at=T0 + timedelta(days=400), queue_ms=1e9)
+    out = run([late])
+    assert out["busy_s"].to_list() == [10, 10]
+    assert out["input_tokens"].to_list() == [500, 500]
+
+
 def test_without_a_first_token_a_call_is_in_flight_once():
     with_split, without = run([call(0, 10)]), run([call(0, 10, first_token_at=None)])
     assert with_split["busy_s"].to_list() == without["busy_s"].to_list()

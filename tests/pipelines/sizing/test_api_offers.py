@@ -12,10 +12,10 @@ from parsers.records import REQUESTS
 from pipelines.fleet import Fleet, Pool
 from pipelines.sizing.api_offers import _hosts, hosted_offers, paid_offers
 from pipelines.sizing.load import all_without_waste, demand_summary
-from pipelines.sizing.scenarios import _measured_w
+from pipelines.sizing.scenarios import _measured_w, _removable_share
 from warehouse.catalogue import models
 from warehouse.prices import unit_prices
-from warehouse.tables import COST_LINES, COVERAGE, EFFICIENCY_HOURLY
+from warehouse.tables import COST_LINES, COVERAGE, EFFICIENCY_HOURLY, OVERSIZE, REPETITION
 
 T0 = datetime(2026, 11, 16, tzinfo=UTC)
 DAY = COVERAGE.conform(pl.DataFrame([{"start_at": T0, "end_at": T0 + timedelta(days=1), "is_gap": False}]))
@@ -137,3 +137,22 @@ def test_power_counts_as_measured_where_every_hour_was():
     frame = pl.DataFrame(hours, schema=["scope", "power_w_mean", "wall_s", "power_source"], orient="row")
     found = _measured_w(EFFICIENCY_HOURLY.conform(frame.with_columns(hour_at=pl.lit(T0))))
     assert found == {"a": pytest.approx(200.0)}
+
+
+def test_money_of_missed_reads_is_taken_off_what_the_excess_leaves():
+    """40 of 100 USD are excess, 50 are missed reads: half of the remaining 60 stay, so 70 can be removed."""
+    marts = {
+        "repetition": _mart(REPETITION, scope="model:m", missed_usd=Decimal(50)),
+        "oversize": _mart(OVERSIZE, scope="model:m/team:", excess_tokens=9, excess_usd=Decimal(40)),
+        "cost_lines": _mart(COST_LINES, cost_usd=Decimal(100)),
+    }
+    assert _removable_share(marts) == {"m": Decimal("0.7")}
+    marts["oversize"] = marts["oversize"].with_columns(excess_usd=pl.lit(Decimal(400)))
+    assert _removable_share(marts) == {"m": 1}
+    marts["repetition"] = REPETITION.empty()
+    marts["oversize"] = OVERSIZE.empty()
+    assert _removable_share(marts) == {"m": 0}
+
+
+def _mart(table, **values):
+    return table.conform(pl.DataFrame([{"model": "m"} | values]))

@@ -9,7 +9,7 @@ import pytest
 
 from parsers.records import REQUESTS
 from pipelines.fleet import Fleet, Pool
-from pipelines.sizing.load import all_without_waste, demand_summary
+from pipelines.sizing.load import SECONDS_PER_MONTH, all_without_waste, demand_summary
 from warehouse.tables import COVERAGE
 
 T0 = datetime(2026, 11, 16, tzinfo=UTC)
@@ -104,8 +104,51 @@ def test_an_unknown_peak_stays_unknown():
 
 def test_calls_without_tokens_are_not_in_the_means():
     (load,) = demand_summary(requests(TOKENS, {}), DAY, FLEET)
-    assert (load.requests, load.counted, load.input_mean) == (2, 1, 1000)
-    assert any("unknown tokens" in line for line in load.basis)
+    assert (load.requests, load.missing, load.input_mean) == (2, {"input": 1, "output": 1}, 1000)
+    assert any("1 of 2 calls have an unknown input token count" in line for line in load.basis)
+
+
+def test_each_mean_is_over_the_calls_that_tell_its_own_measure():
+    """Three calls tell their input, one its output, one nothing: four like them in all."""
+    no_output = TOKENS | {"output_tokens": None}
+    (load,) = demand_summary(requests(TOKENS, no_output, no_output, {}), DAY, FLEET)
+    assert (load.input_mean, load.uncached_mean, load.output_mean) == (1000, 600, 50)
+    assert (load.missing, load.unmeasured, load.unknown_ratio) == ({"input": 1, "output": 3}, (), 0.75)
+    assert load.output_per_s == load.output_tokens_per_s == 4 * 50 / 86_400
+    assert load.month_tokens == pytest.approx(4 * 1050 / 86_400 * SECONDS_PER_MONTH)
+    assert load.month_tokens_told == pytest.approx(3050 / 86_400 * SECONDS_PER_MONTH)
+    assert load.context_p99 == 1050
+
+
+def test_a_peak_holds_calls_without_a_count_as_others_of_the_pool():
+    rows = [TOKENS | {"started_at": seconds(n)} for n in range(10)]
+    rows += [{"started_at": seconds(n + 10)} for n in range(10)]
+    (load,) = demand_summary(requests(*rows, TOKENS | {"started_at": seconds(7200)}), DAY, FLEET)
+    assert (load.peak_uncached_per_s, load.peak_output_per_s) == (20 * 600 / 60, 20 * 50 / 60)
+
+
+def test_a_measure_that_no_call_tells_has_no_mean():
+    (load,) = demand_summary(requests({"input_tokens": 1000}, {"input_tokens": 2000}), DAY, FLEET)
+    assert (load.unmeasured, load.input_mean, load.month_tokens) == (("output",), 1500, None)
+    with pytest.raises(ValueError, match="no mean of output tokens"):
+        _ = load.output_mean
+
+
+def test_an_embedding_writes_no_tokens_where_none_are_stated():
+    rows = [{"input_tokens": 10, "operation": "embedding", "started_at": seconds(n * 90)} for n in range(2)]
+    (load,) = demand_summary(requests(*rows), DAY, FLEET)
+    assert (load.unmeasured, load.output_tokens, load.output_mean) == ((), 0, 1)
+
+
+def test_excess_that_was_cached_is_not_work_that_is_saved():
+    """200k of input with 190k from the cache, of which half need not be sent: half of the 10k is left."""
+    long = {"input_tokens": 200_000, "cache_read_tokens": 190_000, "output_tokens": 50}
+    (load,) = all_without_waste(demand_summary(requests(long), DAY, FLEET), {}, {"qwen3-8b": 100_000})
+    assert (load.input_tokens, load.uncached_input_tokens) == (100_000, 5000)
+    (load,) = all_without_waste(
+        demand_summary(requests(long), DAY, FLEET), {"qwen3-8b": 4000}, {"qwen3-8b": 100_000}
+    )
+    assert load.uncached_input_tokens == pytest.approx((10_000 - 4000) * 0.5)
 
 
 def test_waste_is_taken_out_evenly_and_at_most_once():
@@ -115,7 +158,7 @@ def test_waste_is_taken_out_evenly_and_at_most_once():
     assert (load.uncached_input_tokens, load.peak_uncached_per_s, load.input_tokens) == (600, 5, 2000)
     assert [moment.uncached_per_s for moment in load.moments] == [5]
     (load,) = all_without_waste(as_is, {}, {"qwen3-8b": 200, "other": 900})
-    assert (load.uncached_input_tokens, load.input_tokens) == (1000, 1800)
+    assert (load.uncached_input_tokens, load.input_tokens) == (1080, 1800)
     (load,) = all_without_waste(as_is, {"qwen3-8b": 1e9}, {})
     assert load.uncached_input_tokens == 0
 

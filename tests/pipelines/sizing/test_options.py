@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import polars as pl
 import pytest
 
+from parsers.records import REQUESTS
 from pipelines.fleet import Fleet, Pool, Site, Slo
 from pipelines.sizing.api_offers import ApiOffer
 from pipelines.sizing.cost import Prices, bought_count, monthly_usd
-from pipelines.sizing.load import DemandSummary
+from pipelines.sizing.load import DemandSummary, demand_summary
 from pipelines.sizing.moments import Moment, Observed
 from pipelines.sizing.options import fleet_options
-from pipelines.sizing.reasons import options_basis
 from pipelines.sizing.replicas import MAX_UTILISATION, replicas_needed, slot_wait_p95_s
-from warehouse.catalogue import find_accelerator, find_model
-from warehouse.tables import FLEET_OPTIONS
+from warehouse.catalogue import accelerators, find_model
+from warehouse.tables import COVERAGE, FLEET_OPTIONS
 
 WEEK = 7 * 86_400.0
 
@@ -32,7 +33,7 @@ def load(today=None, rate=1.0, model="Llama 3.3 70B", peak=4.0, name="chat", **m
     calls = int(rate * WEEK)
     known = DemandSummary(
         pool=name, log_models=("llama-3.3-70b",), model=find_model(model) if model else None, today=today,
-        requests=calls, requests_usage_missing=0, window_s=WEEK,
+        requests=calls, requests_input_missing=0, requests_output_missing=0, window_s=WEEK,
         input_tokens=2000.0 * calls, uncached_input_tokens=1200.0 * calls, output_tokens=300.0 * calls,
         uncached_input_p95=4000.0, context_p99=12_000.0, arrival_cv2=1.0, peak_window_s=60.0,
         peak_requests_per_s=rate * peak, peak_uncached_per_s=1200 * rate * peak,
@@ -86,7 +87,7 @@ def test_rent_is_by_the_hour_and_unknown_prices_stay_unknown():
 
 
 def test_purchases_come_in_whole_servers():
-    h100, l40s = find_accelerator("H100"), find_accelerator("L40S")
+    h100, l40s = accelerators()["H100 SXM5 80GB"], accelerators()["L40S"]
     assert bought_count(h100, 6, 2, owned=0) == 8
     assert bought_count(h100, 6, 2, owned=8) == 6
     assert bought_count(h100, 12, 4, owned=8) == 16
@@ -297,6 +298,75 @@ def test_without_a_peak_nothing_is_recommended():
     assert "peak of this model is unknown" in row["reasons"][0]
 
 
+@pytest.mark.parametrize(
+    ("unknown", "said"), [(("input", "output"), "input and output"), (("output",), "output")]
+)
+@pytest.mark.parametrize("rate", [0.01, 40.0])
+def test_tokens_that_no_call_tells_are_no_advice(unknown, said, rate):
+    """Neither a quiet pool is kept nor a busy one replaced; logged latency proves nothing of a load unknown."""
+    entry = load(pool(), rate=rate, observed=(observed(),), moments=(PEAK,))
+    gone = {"requests_output_missing": entry.requests, "output_tokens": 0.0, "peak_output_per_s": None}
+    if "input" in unknown:
+        gone |= {
+            "requests_input_missing": entry.requests,
+            "input_tokens": 0.0,
+            "uncached_input_tokens": 0.0,
+            "peak_uncached_per_s": None,
+        }
+    offer = ApiOffer(Decimal(10), is_today=False)
+    out = options(replace(entry, **gone), apis={"chat": offer}, measured_w={"chat": 4000.0})
+    assert not out["is_choice"].any()
+    assert out["meets_slo"].to_list() == [None, None]
+    assert out["usd_per_mtok"].to_list() == [None, None]
+    today = one(out, "is_today")
+    assert (today["confidence"], today["tpot_ms_p95"], today["utilisation_ratio"]) == ("low", None, None)
+    assert today["usd_per_month"] is not None
+    (first,) = out.filter(out["rank"] == 1)["reasons"].to_list()
+    assert first[0].startswith(
+        f"No choice: the {said} token counts of all {entry.requests:,} calls are unknown"
+    )
+    assert "include_usage" in first[0]
+
+
+@pytest.mark.parametrize(
+    ("share", "confidence"), [(0, "high"), (0.005, "high"), (0.2, "medium"), (0.6, "low")]
+)
+def test_tokens_that_some_calls_do_not_tell_lower_the_confidence(share, confidence):
+    entry = load(pool())
+    missing = int(entry.requests * share)
+    out = options(
+        replace(entry, requests_output_missing=missing, output_tokens=300.0 * (entry.requests - missing))
+    )
+    today = one(out, "is_today")
+    assert today["confidence"] == confidence
+    assert today["is_choice"]
+    assert today["utilisation_ratio"] == pytest.approx(one(options(entry), "is_today")["utilisation_ratio"])
+
+
+def test_a_log_without_any_count_is_no_advice_from_end_to_end():
+    start = datetime(2026, 11, 16, tzinfo=UTC)
+    rows = [
+        {
+            "source_format": "t", "source_file": "t", "source_line": line, "status": "ok",
+            "usage_origin": "missing", "model_served": "llama-3.3-70b",
+            "started_at": start + timedelta(seconds=line),
+        }
+        for line in range(1, 301)
+    ]  # fmt: skip
+    for given in (None, 4000):
+        frame = REQUESTS.conform(pl.DataFrame([row | {"input_tokens": given} for row in rows])).lazy()
+        fleet = Fleet(pools=(pool(),))
+        out = fleet_options(demand_summary(frame, COVERAGE.empty(), fleet), fleet, "as_is")
+        (row,) = out.iter_rows(named=True)
+        assert (row["is_today"], row["is_choice"], row["meets_slo"], row["confidence"]) == (
+            True,
+            False,
+            None,
+            "low",
+        )
+        assert "output token counts of all 300 calls are unknown" in row["reasons"][0]
+
+
 def test_a_pool_that_can_not_hold_its_model_is_told():
     row = one(options(load(pool(count=2, group=2))), "is_today")
     assert (row["meets_slo"], row["breaks_first"]) == (False, "memory")
@@ -313,6 +383,5 @@ def test_less_load_never_costs_more():
     assert cheapest[1] <= cheapest[0]
 
 
-def test_no_pools_no_options_and_the_basis_is_said():
+def test_no_pools_no_options():
     assert options(fleet=Fleet.default()).is_empty()
-    assert "20% headroom" in options_basis(Site())

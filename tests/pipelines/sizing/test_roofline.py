@@ -12,13 +12,13 @@ from pipelines.efficiency.flops import kv_read_bytes, streamed_weight_bytes
 from pipelines.sizing.memory import kv_copies, max_sequences, weight_bytes
 from pipelines.sizing.power import busy_power_w, idle_power_w, mean_power_w
 from pipelines.sizing.roofline import Replica, prefill_s, step_time, tpot_interval, ttft_interval
-from warehouse.catalogue import find_accelerator, find_model, models
+from warehouse.catalogue import accelerators, find_model, match_accelerator, models
 
-H100 = find_accelerator("H100")
+H100 = accelerators()["H100 SXM5 80GB"]
 
 
 def replica(model="Llama 3.3 70B", card="H100", group=4, precision="bf16"):
-    return Replica(models()[model], find_accelerator(card), group, precision)
+    return Replica(models()[model], match_accelerator(card), group, precision)
 
 
 def test_weights_match_measured_checkpoints():
@@ -95,7 +95,7 @@ def test_step_time_on_measured_chat_runs(shared):
         if model is None:
             continue
         precision = {"bfloat16": "bf16", "fp8": "fp8"}[row["precision"]]
-        one = Replica(model, find_accelerator(row["gpu"]), row["num_gpus"], precision)
+        one = Replica(model, match_accelerator(row["gpu"]), row["num_gpus"], precision)
         batch, output, prompt = row["max_num_seqs"], row["avg_out_len"], 300
         estimate = float(step_time(one, batch, prompt + output / 2, batch * prompt / output).total)
         measured = batch / row["out_tok_s"]

@@ -69,3 +69,21 @@ def test_rejected_attempts_cost_nothing_whatever_the_gateway_computed(requests_o
     assert carried("RateLimitError") == (None, 1010, 0)
     assert carried("broken") == (2020, None, Decimal("0.5"))
     assert carried("timeout") == (None, 1010, None), "may have been charged: unknown"
+
+
+def test_a_cost_without_a_currency_is_in_usd_as_in_the_lines_of_cost(requests_of):
+    used = {
+        **FAIL,
+        "usage_origin": "reported",
+        "input_tokens": 10,
+        "http_status": 500,
+        "error_kind": "broken",
+    }
+    frame = requests_of(
+        [
+            {**used, "cost_reported": Decimal("0.5"), "cost_currency": currency}
+            for currency in (None, "usd", "USD", "EUR")
+        ]
+    )
+    mart = retries(failed_attempts(frame.lazy()))
+    assert scope(mart, "all", "broken")["cost_usd"] == Decimal("1.5")
