@@ -7,8 +7,10 @@ import hashlib
 import html
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
+import polars as pl
 import pytest
 
 from reports import strings
@@ -17,6 +19,7 @@ from reports.charts import MAX_POINTS, binned_max
 from reports.decision import decision
 from reports.definitions import DEFINITIONS
 from reports.page import embedded, render
+from tests.reports.conftest import HOSTILE
 
 
 class _Outline(HTMLParser):
@@ -144,6 +147,16 @@ def test_an_estimate_carries_its_reason(week):
     text, _ = _page(week)
     for reason in (strings.ESTIMATE["modelled_power"], strings.ESTIMATE["option"], strings.ESTIMATE["bound"]):
         assert f'title="{html.escape(reason)}">est.' in text
+
+
+def test_money_stands_by_key_and_names_idle_hardware(week):
+    lines = week.cost_lines.with_columns(
+        api_key_alias=pl.when(pl.col("team").is_not_null()).then(pl.lit(f"batch{HOSTILE}"))
+    )
+    text, _ = _page(replace(week, cost_lines=lines))
+    assert "<h3>By API key</h3>" in text
+    assert "no key, idle hardware included" in text
+    assert f"batch{HOSTILE}" not in text
 
 
 def test_findings_carry_the_sql_of_their_rows(week):
