@@ -144,17 +144,10 @@ class DemandSummary:
 
     @property
     def month_tokens(self) -> float | None:
-        """Input and output tokens in a month like the covered time; calls without a count are taken to be
-        like the others, None where no call tells one of the two.
+        """Input and output tokens that were counted, in a month like the covered time; None where no call
+        tells one of the two. Nothing is put in for calls without a count: this is what the report's token
+        totals show and what priced calls stand for, so a cost per token of hardware is an upper bound.
         """
-        if self.unmeasured:
-            return None
-        per_s = self.input_mean * self.requests / self.window_s + self.output_tokens_per_s
-        return per_s * SECONDS_PER_MONTH
-
-    @property
-    def month_tokens_told(self) -> float | None:
-        """The same without the calls that tell no count: what the money of priced calls stands for."""
         if self.unmeasured:
             return None
         return (self.input_tokens + self.output_tokens) / self.window_s * SECONDS_PER_MONTH
@@ -383,8 +376,8 @@ def _explained(summary: DemandSummary, cache_unknown: int, *, is_relative: bool)
             f"cache reads of {cache_unknown:,} calls are unknown; their whole input is taken as computed"
         )
     notes += [
-        f"{missing:,} of {summary.requests:,} calls have an unknown {measure} token count; they are taken to be "
-        "like the others"
+        f"{missing:,} of {summary.requests:,} calls have an unknown {measure} token count; they are sized "
+        "like the others, and costs per token refer to the counted tokens alone"
         for measure, missing in summary.missing.items()
         if missing and measure not in summary.unmeasured
     ]

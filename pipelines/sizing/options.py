@@ -240,7 +240,7 @@ def _api(load: DemandSummary, offer: ApiOffer | None) -> Candidate:
         "is_today": offer is not None and offer.is_today,
         "serving": "api",
         "usd_per_month": usd,
-        "usd_per_mtok": per_mtok(usd, load.month_tokens_told),
+        "usd_per_mtok": per_mtok(usd, load.month_tokens),
         "reasons": reasons,
     }
     return Candidate(row, None, None)
