@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from parsers.format import Format, Structure
     from parsers.sources import Laid
 
-CHUNK_BYTES = 96 << 20
-MAX_CHUNK_ROWS = 65_536
+CHUNK_BYTES = 64 << 20
+MAX_CHUNK_ROWS = 32_768
 MAX_LINE_BYTES = 64 << 20
 MAX_TEXT_BYTES = 65_536
 SPOOL_BYTES = 64 << 20
@@ -93,7 +93,7 @@ def selected(names: list[str], embedded: dict[str, Structure]) -> str:
 def _database() -> duckdb.DuckDBPyConnection:
     """One DuckDB in memory for all files: to start one costs more than to read a small log."""
     database = duckdb.connect()
-    database.execute("SET TimeZone = 'UTC'; SET streaming_buffer_size = '128MB'; SET memory_limit = '1400MB'")
+    database.execute("SET TimeZone = 'UTC'; SET streaming_buffer_size = '64MB'; SET memory_limit = '1400MB'")
     return database
 
 

@@ -6,6 +6,9 @@ belong here: the command line (`cli.py`), any computing (the stages).
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from parsers.errors import NothingToAuditError, TokenworksError
@@ -14,6 +17,7 @@ from pipelines.ingest.span import audited_span
 from pipelines.reporting.write import Report, report_of
 
 if TYPE_CHECKING:
+    from pipelines.ingest.land import Landing
     from pipelines.site import Site
 
 
@@ -35,7 +39,7 @@ def run_audit(site: Site) -> Report:
 
     with site.warehouse.alone():
         site.refuse_history()
-        run_in_process(site, None)
+        run_in_process(_importing_checks_meanwhile(site), None)
         chosen = site.chosen()
         span = audited_span(chosen, site.warehouse.window)
         if span is None or not chosen.any_within(site.warehouse.window, site.warehouse):
@@ -44,6 +48,23 @@ def run_audit(site: Site) -> Report:
         drop_days_outside(span.first, span.last, site.warehouse)
         run_in_process(site, (span.first, span.last))
         return report_of(site)
+
+
+def _importing_checks_meanwhile(site: Site) -> Site:
+    """The site, with Great Expectations imported beside the reading of files, from the first one that has rows.
+
+    Its import takes many seconds, and reading leaves the interpreter idle. Not before there are rows: input that is of no
+    use is to be told at once.
+    """
+    started = threading.Event()
+
+    def on_file(landing: Landing) -> None:
+        if landing.rows and not started.is_set():
+            started.set()
+            threading.Thread(target=import_module, args=("great_expectations.expectations",)).start()
+        site.on_file(landing)
+
+    return replace(site, on_file=on_file)
 
 
 def _nothing(site: Site) -> TokenworksError:

@@ -407,7 +407,9 @@ def test_a_messy_folder_is_audited_and_every_line_accounted_for(messy):
     assert document["inputs"]["copies"] == 1
     assert document["window"]["start"].startswith("2026-11-16")
     checks = {row["check"]: row for row in document["data_quality"]}
-    assert "1 row(s) on 1970-01-01 lie more than 31 days" in checks["rows lie close together in time"]["detail"]
+    assert (
+        "1 row(s) on 1970-01-01 lie more than 31 days" in checks["rows lie close together in time"]["detail"]
+    )
     assert HOSTILE_MODEL in document["tokens"]["by_model"]
 
 
@@ -455,7 +457,7 @@ def test_an_audit_without_room_is_told(messy, here):
         capture_output=True,
         text=True,
         check=False,
-        preexec_fn=limit,  # noqa: PLW1509 - no thread runs between fork and exec here
+        preexec_fn=limit,
         env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
     )
     assert done.returncode == cli.CANT_WRITE, done.stderr

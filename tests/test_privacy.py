@@ -16,9 +16,9 @@ import duckdb
 import polars as pl
 import pytest
 
+from parsers.sources import find_sources
 from pipelines import cli
 from pipelines.ingest.land import Reading, land_all
-from parsers.sources import find_sources
 from warehouse.store import Warehouse
 
 KEY = "sk-PLANTEDkey0123456789abcdef"

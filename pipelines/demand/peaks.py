@@ -15,6 +15,7 @@ What is not claimed:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -52,10 +53,16 @@ def peaks(requests: pl.LazyFrame) -> pl.DataFrame:
     span = data_span(requests)
     if span is None:
         return DEMAND_PEAKS.empty()
-    rows: list[Row] = []
-    for names, calls in scopes(work_intervals(requests)):
-        found = list(_rows(calls, span))
-        rows += [{"scope": scope, **row} for scope in names for row in found]
+    whole: Span = span
+
+    def of_scope(scoped: tuple[tuple[str, ...], Calls]) -> list[Row]:
+        names, calls = scoped
+        found = list(_rows(calls, whole))
+        return [{"scope": scope, **row} for scope in names for row in found]
+
+    # The kernels leave the interpreter: the scope of all calls and those of the models run side by side.
+    with ThreadPoolExecutor() as pool:
+        rows = [row for found in pool.map(of_scope, scopes(work_intervals(requests))) for row in found]
     if not rows:
         return DEMAND_PEAKS.empty()
     frame = pl.from_dicts(rows, infer_schema_length=None)

@@ -93,7 +93,9 @@ def test_a_write_that_fails_leaves_the_old_file(warehouse):
 
 def test_a_mart_that_breaks_its_contract_is_refused(warehouse):
     row = {"check": "c", "severity": "awful", "passed": True, "detail": "d"}
-    with pytest.raises(TokenworksError, match=r"data_quality: the mart breaks its contract: severity is none of"):
+    with pytest.raises(
+        TokenworksError, match=r"data_quality: the mart breaks its contract: severity is none of"
+    ):
         warehouse.write_mart(DATA_QUALITY, pl.DataFrame([row]))
     assert warehouse.read(DATA_QUALITY).is_empty()
 
@@ -114,12 +116,16 @@ def test_marts_are_published_whole_beside_the_old_ones(warehouse):
         assert after.sql("SELECT count(*) FROM data_quality").fetchall() == [(2,)]
         names = {name for (name,) in after.sql("SELECT table_name FROM duckdb_tables()").fetchall()}
         assert names == {table.name for table in MARTS}
-        types = dict(after.sql(f"SELECT column_name, column_type FROM (DESCRIBE {COST_LINES.name})").fetchall())
+        types = dict(
+            after.sql(f"SELECT column_name, column_type FROM (DESCRIBE {COST_LINES.name})").fetchall()
+        )
     assert types["cost_usd"] == "DECIMAL(38,12)"
 
 
 def test_marts_of_the_run_before_are_cleared_and_published_ones_stay(warehouse):
-    warehouse.write_mart(DATA_QUALITY, pl.DataFrame([{"check": "c", "severity": "info", "passed": True, "detail": "d"}]))
+    warehouse.write_mart(
+        DATA_QUALITY, pl.DataFrame([{"check": "c", "severity": "info", "passed": True, "detail": "d"}])
+    )
     warehouse.publish()
     (warehouse.marts_folder / "usage_daily.parquet").write_bytes(b"of an older version")
     warehouse.clear_marts()

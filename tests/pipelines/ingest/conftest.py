@@ -85,7 +85,9 @@ class Facts:
         read = self.files.filter(pl.col("copy_of").is_null())
         facts = sum(self.tables[table.name].height for table in RECORD_TABLES)
         other = int(read["other_lines"].sum())
-        return int(read["lines"].sum()), facts + self.tables[REJECTS.name].height + other + sum(self.doubles.values())
+        return int(read["lines"].sum()), facts + self.tables[REJECTS.name].height + other + sum(
+            self.doubles.values()
+        )
 
 
 def ingest(home: Path, *paths: Path | str, reading: Reading | None = None) -> Facts:

@@ -30,7 +30,12 @@ def span(*landings: Landing, window: str | None = None):
 
 
 def test_rows_around_midnight_utc_land_on_their_own_day(tmp_path, ingest, payload, write):
-    steps = [dt.timedelta(0), -dt.timedelta(microseconds=1), dt.timedelta(microseconds=1), -dt.timedelta(hours=1)]
+    steps = [
+        dt.timedelta(0),
+        -dt.timedelta(microseconds=1),
+        dt.timedelta(microseconds=1),
+        -dt.timedelta(hours=1),
+    ]
     lines = [payload(n, MIDNIGHT + step) for n, step in enumerate(steps)]
     ingest(tmp_path / "home", write(tmp_path / "log.jsonl", lines))
     warehouse = Warehouse(tmp_path / "home")
@@ -61,10 +66,14 @@ def test_doubles_on_both_sides_of_midnight_are_counted_once(tmp_path, ingest, pa
     assert facts.accounts() == (21, 21)
 
 
-@pytest.mark.parametrize("wrong", ["1970-01-02T00:00:00Z", "2286-11-20T00:00:00Z", "2000-01-01T00:00:00Z", "0001-01-02T00:00:00Z"])
+@pytest.mark.parametrize(
+    "wrong", ["1970-01-02T00:00:00Z", "2286-11-20T00:00:00Z", "2000-01-01T00:00:00Z", "0001-01-02T00:00:00Z"]
+)
 def test_a_wrong_clock_does_not_stretch_the_days(tmp_path, ingest, payload, write, wrong):
     """Rows far from the bulk are landed and counted, and are in no facts."""
-    lines = [payload(n) for n in range(10)] + [payload(50, startTime=wrong, endTime=wrong, completionStartTime=wrong)]
+    lines = [payload(n) for n in range(10)] + [
+        payload(50, startTime=wrong, endTime=wrong, completionStartTime=wrong)
+    ]
     facts = ingest(tmp_path / "home", write(tmp_path / "log.jsonl", lines))
     assert facts.requests["started_at"].dt.year().unique().to_list() == [2026]
     assert facts.requests.height == 10
@@ -78,7 +87,10 @@ def test_the_bulk_is_the_span_with_most_requests():
         landing("engine_samples", d1970_01_01=10_000),
     )
     assert (str(found.first), str(found.last)) == ("2026-11-16", "2026-12-16")
-    assert {str(day): rows for day, rows in found.left_out.items()} == {"1970-01-01": 10_005, "2027-01-17": 170}
+    assert {str(day): rows for day, rows in found.left_out.items()} == {
+        "1970-01-01": 10_005,
+        "2027-01-17": 170,
+    }
     assert "10,175 row(s) on 2 days between 1970-01-01 and 2027-01-17" in found.told()
 
 

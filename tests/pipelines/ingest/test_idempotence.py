@@ -111,7 +111,9 @@ def test_a_removed_file_takes_its_rows_and_days_along(tmp_path, logs, ingest, pa
     assert [day.name for day in (home / "facts" / "requests").iterdir()] == ["day=2026-11-16"]
 
 
-def test_other_logs_in_the_same_folder_leave_nothing_of_the_first(tmp_path, logs, ingest, payload, write, noon):
+def test_other_logs_in_the_same_folder_leave_nothing_of_the_first(
+    tmp_path, logs, ingest, payload, write, noon
+):
     home = tmp_path / "home"
     ingest(home, logs)
     other = write(tmp_path / "other.jsonl", [payload(1, noon - dt.timedelta(days=300))])
@@ -124,7 +126,18 @@ def test_paths_that_mean_the_same_file_make_no_doubles(tmp_path, logs, ingest, m
     monkeypatch.chdir(tmp_path)
     once = ingest(tmp_path / "home", "logs")
     (tmp_path / "link.jsonl").symlink_to(logs / "a.jsonl")
-    given = ["logs", "logs/", "./logs", logs, f"{logs}/", "logs/a.jsonl", logs / "sub", "logs/*.jsonl", "link.jsonl", "logs"]
+    given = [
+        "logs",
+        "logs/",
+        "./logs",
+        logs,
+        f"{logs}/",
+        "logs/a.jsonl",
+        logs / "sub",
+        "logs/*.jsonl",
+        "link.jsonl",
+        "logs",
+    ]
     many = ingest(tmp_path / "home", *given)
     assert many.files.height == once.files.height == 3
     assert many.files["copy_of"].null_count() == 3
@@ -183,7 +196,10 @@ def test_rows_that_are_equal_by_chance_in_two_files_are_two_calls(tmp_path, inge
 
 def test_overlapping_samples_of_devices_keep_one_of_each(tmp_path, ingest, write):
     header = "timestamp, index, uuid, power.draw [W]\n"
-    lines = [f"2026/11/16 12:00:{n:02}.000, 0, GPU-11111111-2222-3333-4444-555555555555, {200 + n}.50 W\n" for n in range(60)]
+    lines = [
+        f"2026/11/16 12:00:{n:02}.000, 0, GPU-11111111-2222-3333-4444-555555555555, {200 + n}.50 W\n"
+        for n in range(60)
+    ]
     logs = tmp_path / "logs"
     write(logs / "gpu.csv", [header, *lines[:40]])
     write(logs / "gpu-later.csv", [header, *lines[20:]], modified=1)

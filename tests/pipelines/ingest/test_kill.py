@@ -141,7 +141,9 @@ def test_one_process_at_a_time(tmp_path):
     )
     assert holder.stdout.readline() == b"held\n"
     with (
-        pytest.raises(TokenworksError, match=rf"home: another run \(process {holder.pid}\) is working") as told,
+        pytest.raises(
+            TokenworksError, match=rf"home: another run \(process {holder.pid}\) is working"
+        ) as told,
         Warehouse(home).alone(),
     ):
         pass
@@ -155,6 +157,9 @@ def test_one_process_at_a_time(tmp_path):
 @pytest.mark.parametrize("where", ["file", "file/below", "/proc/nowhere"])
 def test_a_folder_that_cannot_be_written_is_told(tmp_path, where):
     (tmp_path / "file").write_text("")
-    with pytest.raises(SiteConfigError, match="can't be written") as told, Warehouse(tmp_path / where).alone():
+    with (
+        pytest.raises(SiteConfigError, match="can't be written") as told,
+        Warehouse(tmp_path / where).alone(),
+    ):
         pass
     assert "\n" not in str(told.value)

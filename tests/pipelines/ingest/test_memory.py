@@ -13,8 +13,10 @@ import pytest
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[3]
-GROWTH_AT_MOST = 1.4
-"""Peak memory for a file of 500 MB over that for one of 100 MB: five times the file, not five times the memory."""
+SMALL_MB, LARGE_MB = 400, 1200
+"""Both are several chunks: below that, the file bounds the memory."""
+GROWTH_AT_MOST = 1.5
+"""Peak memory for the large file over that for the small one; measured 1.1 to 1.3."""
 SCRIPT = """
 import resource, sys
 from pathlib import Path
@@ -64,14 +66,13 @@ def write_log(path: Path, payload, megabytes: int, spoil) -> int:
         ("every other line broken", lambda line, n: line if n % 2 else line[:-40] + "\n"),
     ],
 )
-def test_five_times_the_file_takes_little_more_memory(tmp_path, payload, kind, spoil):
+def test_three_times_the_file_takes_little_more_memory(tmp_path, payload, kind, spoil):
     peaks = {}
-    for megabytes in (100, 500):
+    for megabytes in (SMALL_MB, LARGE_MB):
         log = tmp_path / f"{megabytes}.jsonl"
         count = write_log(log, payload, megabytes, spoil)
         lines, rows, rejects, peaks[megabytes] = peak_kb(log, tmp_path / f"home{megabytes}")
         assert (lines, rows + rejects) == (count, count)
         assert rows == (count if kind == "good lines" else count // 2)
         log.unlink()
-    print(kind, {megabytes: f"{kb / 1024:,.0f} MB" for megabytes, kb in peaks.items()})
-    assert peaks[500] <= GROWTH_AT_MOST * peaks[100]
+    assert peaks[LARGE_MB] <= GROWTH_AT_MOST * peaks[SMALL_MB]
