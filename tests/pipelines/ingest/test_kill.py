@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
 import random
 import re
@@ -79,32 +80,59 @@ def check(home: Path, logs: Path, ingest, expected) -> None:
     assert len(list((home / "landed").iterdir())) == FILES
 
 
-def kill_some_times(tmp_path, logs, ingest, kills: int, seed: int) -> None:
+def kill(process: subprocess.Popen[str], after_s: float) -> None:
+    time.sleep(after_s)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+def kill_some_times(tmp_path, logs, ingest, kills: int, takes_s: float | None = None) -> None:
+    """Kill runs over one folder at random moments of the time that an undisturbed one takes."""
     home = tmp_path / "home"
     whole = ingest(tmp_path / "undisturbed", logs)
     home.mkdir()
     (home / "key").write_bytes((tmp_path / "undisturbed" / "key").read_bytes())
-    process = start(tmp_path / "timed", logs)
-    began = time.monotonic()
-    assert process.wait() == 0
-    takes = time.monotonic() - began
-    moments = random.Random(seed)
+    if takes_s is None:
+        process = start(tmp_path / "timed", logs)
+        began = time.monotonic()
+        assert process.communicate()[0] == "done\n"
+        takes_s = time.monotonic() - began
+    moments = random.Random(kills)
     for _ in range(kills):
-        process = start(home, logs)
-        time.sleep(moments.uniform(0, takes))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
+        kill(start(home, logs), moments.uniform(0, takes_s))
     check(home, logs, ingest, whole)
 
 
-def test_killed_twice(tmp_path, logs, ingest):
-    kill_some_times(tmp_path, logs, ingest, kills=2, seed=1)
+def test_killed_once(tmp_path, logs, ingest):
+    kill_some_times(tmp_path, logs, ingest, kills=1, takes_s=0.5)
 
 
 @pytest.mark.slow
 def test_killed_ten_times(tmp_path, logs, ingest):
-    kill_some_times(tmp_path, logs, ingest, kills=10, seed=2)
+    kill_some_times(tmp_path, logs, ingest, kills=10)
+
+
+@pytest.mark.slow
+def test_audits_that_are_killed_leave_nothing_that_counts(tmp_path, logs, command, read_facts):
+    """The command itself, killed while it lands, builds marts or writes the report."""
+    whole, home = tmp_path / "undisturbed", tmp_path / "home"
+    assert command("audit", logs, "--out", whole, "--title", "x").code == 0
+    home.mkdir()
+    (home / "key").write_bytes((whole / "key").read_bytes())
+    moments = random.Random(4)
+    program = Path(sys.executable).with_name("tokenworks")
+    for _ in range(4):
+        process = subprocess.Popen(
+            [program, "audit", logs, "--out", home, "--title", "x"], stderr=subprocess.PIPE, text=True
+        )
+        kill(process, moments.uniform(2, 15))
+    assert command("audit", logs, "--out", home, "--title", "x").code == 0
+    for table, frame in read_facts(whole).tables.items():
+        apart = ["ingested_at"] if "ingested_at" in frame.columns else []
+        assert_frame_equal(read_facts(home).tables[table].drop(apart), frame.drop(apart))
+    documents = [json.loads((folder / "audit.json").read_text()) for folder in (whole, home)]
+    assert documents[0] == documents[1]
+    assert scratch(home) == []
 
 
 def test_leftovers_of_dead_runs_are_cleared_and_do_not_count(tmp_path, logs, ingest):
@@ -133,7 +161,7 @@ def test_one_process_at_a_time(tmp_path):
         "with Warehouse(pathlib.Path(sys.argv[1])).alone():\n    print('held', flush=True)\n    sys.stdin.read()"
     )
     holder = subprocess.Popen(
-        [sys.executable, "-c", code, str(home)],
+        [sys.executable, "-c", code, home],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=ROOT,
