@@ -7,6 +7,7 @@ belong here: the command line (`cli.py`), any computing (the stages).
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -50,6 +51,12 @@ def run_audit(site: Site) -> Report:
         return report_of(site)
 
 
+def _import_checks() -> None:
+    # A head start only: an import that fails here fails again, and is told, where the checks run.
+    with suppress(Exception):
+        import_module("great_expectations.expectations")
+
+
 def _importing_checks_meanwhile(site: Site) -> Site:
     """The site, with Great Expectations imported beside the reading of files, from the first one that has rows.
 
@@ -61,7 +68,7 @@ def _importing_checks_meanwhile(site: Site) -> Site:
     def on_file(landing: Landing) -> None:
         if landing.rows and not started.is_set():
             started.set()
-            threading.Thread(target=import_module, args=("great_expectations.expectations",)).start()
+            threading.Thread(target=_import_checks).start()
         site.on_file(landing)
 
     return replace(site, on_file=on_file)
