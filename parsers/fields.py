@@ -62,6 +62,28 @@ class Fields:
             if nulls < flat.height
         ]
         self.frame = flat.select(filled)
+        self._faults: list[Read] = []
+
+    def rows(self, *, other: pl.Expr | None = None, **columns: Read | pl.Expr) -> pl.DataFrame:
+        """Rows of a target, as `Format.map` gives them: what was read, and what to do with each record.
+
+        A field that was read and has a fault refuses its record, whether it is a column or only helped to make
+        one. `usage_origin` is `reported`, or `missing` where there is neither input nor output, unless given.
+
+        Args:
+            other: true for records that are recognised and are no rows.
+            columns: columns of the target (and `_total_tokens`, `_cache_outside`), by name.
+
+        """
+        shown = {name: item.value if isinstance(item, Read) else item for name, item in columns.items()}
+        if "usage_origin" not in shown and "input_tokens" in shown:
+            nothing = shown["input_tokens"].is_null() & shown["output_tokens"].is_null()
+            shown["usage_origin"] = pl.when(nothing).then(pl.lit("missing")).otherwise(pl.lit("reported"))
+        faults = [*(item for item in columns.values() if isinstance(item, Read)), *self._faults]
+        no = pl.lit(value=False)
+        return self.frame.select(
+            "source_line", **shown, _reject=first_fault(faults), _other=no if other is None else other
+        )
 
     def has(self, name: str) -> bool:
         """Whether any record of the chunk has the field."""
@@ -94,8 +116,13 @@ class Fields:
         """An amount (Decimal)."""
         return self._careful(names, MONEY, lambda text: values.money(text, _last(names)))
 
-    def instant(self, *names: str) -> Read:
-        """An instant: seconds since 1970, else what `values.instant` can read; UTC where no zone is named."""
+    def instant(self, *names: str, unit: str = "auto") -> Read:
+        """An instant: seconds since 1970, else what `values.instant` can read; UTC where no zone is named.
+
+        `unit` (see `values.instant`) says what a bare number counts, where its size does not tell.
+        """
+        if unit != "auto":
+            return self._careful(names, INSTANT, lambda text: values.instant(text, _last(names), unit=unit))
 
         def seconds(text: pl.Expr) -> pl.Expr:
             # A float would round the last microsecond otherwise than the careful reading, which takes decimals.
@@ -124,6 +151,10 @@ class Fields:
         self.frame = self.frame.drop(column)
         return self._kept(reading)
 
+    def truth(self, *names: str) -> Read:
+        """A yes or no (Boolean), as logs spell it."""
+        return self._careful(names, pl.Boolean(), lambda text: values.truth(text, _last(names)))
+
     def _careful(
         self, names: tuple[str, ...], dtype: pl.DataType, careful: Callable[[pl.Expr], Reading]
     ) -> Read:
@@ -136,7 +167,9 @@ class Fields:
         value, fault = f"_read.{len(self.frame.columns)}", f"_fault.{len(self.frame.columns)}"
         self.frame = self.frame.with_columns(reading.value.alias(value))
         self.frame = self.frame.with_columns(reading.fault(pl.col(value)).alias(fault))
-        return Read(pl.col(value), pl.col(fault))
+        read = Read(pl.col(value), pl.col(fault))
+        self._faults.append(read)
+        return read
 
 
 def _last(names: tuple[str, ...]) -> str:

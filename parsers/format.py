@@ -34,7 +34,12 @@ class TokenSemantics:
     cache_write: Literal["inside", "outside", "absent"] = "inside"
     reasoning: Literal["inside", "outside", "absent"] = "inside"
     zero_means: Literal["zero", "unknown"] = "zero"
+    """`unknown`: a record whose input and output are both 0 has no usage."""
     clock: Literal["utc", "local", "relative"] = "utc"
+    retries: Literal["rows", "hidden"] = "rows"
+    """Whether each attempt of a call is a record, or only the last one is."""
+    money: str | None = None
+    """Currency of the stated cost; None: no cost is stated."""
 
 
 @dataclass(frozen=True)
@@ -56,22 +61,13 @@ class Head:
 
     @cached_property
     def objects(self) -> list[dict[str, Any]]:
-        """JSON objects found at the start of lines, or the elements of one leading JSON array (at most 20)."""
-        found: list[dict[str, Any]] = []
-        decoder = json.JSONDecoder()
+        """At most 20 JSON objects: of lines, of one leading array, or spread over lines one after another."""
         text = self.text.lstrip()
         if text.startswith("["):
-            text = text[1:]
-            while len(found) < MAX_OBJECTS:
-                text = text.lstrip(", \r\n\t")
-                try:
-                    value, end = decoder.raw_decode(text)
-                except (ValueError, RecursionError):
-                    break
-                if isinstance(value, dict):
-                    found.append(value)
-                text = text[end:]
-            return found
+            return _leading_objects(text[1:])
+        if is_spread(text):
+            return _leading_objects(text)
+        found: list[dict[str, Any]] = []
         for line in self.lines[:50]:
             try:
                 value = json.loads(line)
@@ -98,6 +94,36 @@ class Head:
 
         first = self.lines[0] if self.lines else ""
         return tuple(cells(first, sniff_delimiter(first))) if len(first) <= MAX_HEADER_CHARACTERS else ()
+
+
+def is_spread(text: str) -> bool:
+    """Whether a text begins with a JSON object that goes on over several lines, as pretty-printers write it."""
+    opening, _, rest = text.lstrip().partition("\n")
+    if not opening.startswith("{") or rest[:1] not in (" ", "\t", '"', "}"):
+        return False
+    try:
+        json.loads(opening)
+    except RecursionError:
+        return False
+    except ValueError:
+        return True
+    return False
+
+
+def _leading_objects(text: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    decoder = json.JSONDecoder()
+    at = 0
+    while len(found) < MAX_OBJECTS:
+        while at < len(text) and text[at] in ", \r\n\t":
+            at += 1
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            break
+        if isinstance(value, dict):
+            found.append(value)
+    return found
 
 
 @dataclass(frozen=True)
@@ -127,6 +153,10 @@ class Format:
       csv, parquet: the columns as text / as typed in the file,
       text: `line` (String).
     Counts come out of `map` as the source states them; `semantics` says what they include.
+
+    `finish` gives the rows that only the end of the source completes (an answer that was cut off, a task in
+    flight), from what `map` kept in `Context.carried`: the same columns, each with the `source_line` of a record
+    that `map` called other; it is other no longer.
     """
 
     name: str
@@ -138,6 +168,7 @@ class Format:
     recognise: Callable[[Head], bool]
     map: Callable[[pl.DataFrame, Context], pl.DataFrame]
     structure: Structure = None
+    finish: Callable[[Context], pl.DataFrame] | None = None
     records: str | None = None
     """json_document only: SQL over the table `document` (the fields of `structure`), one row per record."""
     embedded: Mapping[str, Structure] = field(default_factory=dict)

@@ -28,12 +28,12 @@ from parsers.readers import (
     QueryError,
     Raw,
     bounded_lines,
+    has_elements,
     json_table,
     lines_with_content,
     rows_per_chunk,
     selected,
     spools,
-    starts_array,
     stream_frames,
 )
 
@@ -48,18 +48,18 @@ if TYPE_CHECKING:
 
 
 def read_json_lines(fmt: Format, laid: Laid, work: Path, *, strictly: bool = False) -> Iterator[Raw]:
-    """Read JSON lines, or JSON arrays of objects (then a record is an element, counted from 1).
+    """Read JSON lines; or arrays of objects and objects spread over lines, whose records are counted from 1.
 
     Raises:
         MiscountError: lines can't be told apart by DuckDB; read again with `strictly`.
         UnreadableSourceError: the file became shorter while it was read.
 
     """
-    if starts_array(laid.path):
+    if has_elements(laid.path):
         if strictly:
             yield from _read_spools(fmt, _elements(laid), work)
         else:
-            yield from _read_json_array(fmt, laid)
+            yield from _read_elements(fmt, laid)
     elif strictly or laid.has_long_lines:
         yield from _read_spools(fmt, _numbered_lines(laid), work)
     else:
@@ -165,9 +165,11 @@ def json_problem(text: bytes) -> str | None:
     return None if isinstance(value, dict) else f"the line is JSON but no object ({type(value).__name__})"
 
 
-def _read_json_array(fmt: Format, laid: Laid) -> Iterator[Raw]:
-    """One whole array: the n-th element is record n. DuckDB gives up on any that is damaged or cut off."""
-    sql = _select(fmt) + json_table(fmt, laid.path, "array", tolerant=True)
+def _read_elements(fmt: Format, laid: Laid) -> Iterator[Raw]:
+    """One whole array, or objects spread over lines: the n-th is record n. DuckDB gives up on damaged ones."""
+    with laid.path.open("rb") as stream:
+        is_array = stream.read(4096).removeprefix(BOM).lstrip()[:1] == b"["
+    sql = _select(fmt) + json_table(fmt, laid.path, "array" if is_array else "unstructured", tolerant=True)
     seen = 0
     try:
         for frame in stream_frames(sql, MAX_CHUNK_ROWS // 8):

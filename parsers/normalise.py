@@ -6,6 +6,7 @@ reading fields.
 
 Rules (a repaired or doubted row says so in `flags`):
 - `count_out_of_range`: a negative count, or one over 2^40, is unknown.
+- a format whose 0 means unknown: a row with 0 input and 0 output has no usage.
 - cache outside input, declared or shown by the row (`cache_outside_input`): input = input + reads + writes.
   A row of a format that declares "inside" shows it if its total says so, or if its reads alone or its writes
   alone exceed its input.
@@ -69,6 +70,8 @@ def normalise(frame: pl.DataFrame, semantics: TokenSemantics) -> pl.DataFrame:
     frame = frame.with_columns(extra)
     frame = frame.with_columns(pl.col("input_tokens").alias(_STATED_INPUT))
     frame = _within_range(frame, *COUNTS, TOTAL)
+    if semantics.zero_means == "unknown":
+        frame = _without_empty_usage(frame)
     frame = _cache_inside(frame, semantics)
     frame = _reasoning_inside(frame, semantics)
     frame = _within_range(frame, "input_tokens", "output_tokens")
@@ -96,6 +99,14 @@ def _within_range(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
     within = {name: pl.col(name).is_between(0, MAX_COUNT) for name in names}
     frame = _flagged(frame, "count_out_of_range", pl.any_horizontal(~rule for rule in within.values()))
     return frame.with_columns(pl.when(rule).then(pl.col(name)).alias(name) for name, rule in within.items())
+
+
+def _without_empty_usage(frame: pl.DataFrame) -> pl.DataFrame:
+    nothing = (_INPUT.fill_null(0) == 0) & (_OUTPUT.fill_null(0) == 0) & (_READ + _WRITE == 0)
+    return frame.with_columns(
+        *(pl.when(~nothing).then(pl.col(name)).alias(name) for name in (*COUNTS, TOTAL)),
+        usage_origin=pl.when(nothing).then(pl.lit("missing")).otherwise("usage_origin"),
+    )
 
 
 def _cache_inside(frame: pl.DataFrame, semantics: TokenSemantics) -> pl.DataFrame:

@@ -20,10 +20,10 @@ from parsers.readers import (
     LINE,
     MAX_CHUNK_ROWS,
     Raw,
+    has_elements,
     read_json_document,
     read_parquet,
     read_text,
-    starts_array,
 )
 from parsers.records import REQUESTS
 from parsers.rejects import Explainer
@@ -67,25 +67,27 @@ def parse(
         UnreadableSourceError: the content is not of the format's container.
 
     """
-    explainer = Explainer(laid, fmt, source.name, by_line=_by_line(fmt, laid))
+    explainer = Explainer(laid, fmt, source.name, by_line=by_line(fmt, laid))
+
+    def named(rows: pl.DataFrame) -> pl.DataFrame:
+        origin = {"source_format": pl.lit(fmt.name), "source_file": pl.lit(source.name)}
+        return fmt.target.conform(rows.with_columns(**origin, flags=pl.col("flags").fill_null([])))
+
     for raw in ahead(_gathered(_read(fmt, laid, work, strictly=strictly))):
-        rows, refused, other = _mapped(raw.frame, fmt, context) if raw.frame.height else (None, {}, 0)
-        rejects = explainer.rejects(raw.bad_lines | refused)
-        if rows is None:
-            yield Parsed(fmt.target.empty(), rejects, raw.other_lines)
+        if raw.frame.is_empty():
+            yield Parsed(fmt.target.empty(), explainer.rejects(raw.bad_lines), raw.other_lines)
             continue
-        named = rows.with_columns(
-            source_format=pl.lit(fmt.name),
-            source_file=pl.lit(source.name),
-            flags=pl.col("flags").fill_null([]),
-        )
-        yield Parsed(fmt.target.conform(named), rejects, other + raw.other_lines)
+        rows, refused, other = _checked(_mapped(raw.frame, fmt, context), fmt)
+        yield Parsed(named(rows), explainer.rejects(raw.bad_lines | refused), other + raw.other_lines)
+    if fmt.finish is not None and not (last := fmt.finish(context)).is_empty():
+        rows, refused, other = _checked(last, fmt)
+        yield Parsed(named(rows), explainer.rejects(refused), other - last.height)
 
 
-def _by_line(fmt: Format, laid: Laid) -> bool:
+def by_line(fmt: Format, laid: Laid) -> bool:
     """Whether the number of a record is the number of the line it begins on."""
-    is_array = fmt.container == "json_lines" and starts_array(laid.path)
-    return fmt.container in _LINE_CONTAINERS and not is_array
+    in_elements = fmt.container == "json_lines" and has_elements(laid.path)
+    return fmt.container in _LINE_CONTAINERS and not in_elements
 
 
 def _gathered(raws: Iterator[Raw]) -> Iterator[Raw]:
@@ -119,14 +121,16 @@ def _read(fmt: Format, laid: Laid, work: Path, *, strictly: bool) -> Iterator[Ra
             return read_parquet(fmt, laid)
 
 
-def _mapped(frame: pl.DataFrame, fmt: Format, context: Context) -> tuple[pl.DataFrame, dict[int, str], int]:
-    """Map a raw frame: (rows of the target, line -> reason of refusal, records that are something else)."""
+def _mapped(frame: pl.DataFrame, fmt: Format, context: Context) -> pl.DataFrame:
     mapped = fmt.map(frame, context)
     if mapped.height != frame.height:
         msg = f"format {fmt.name} made {mapped.height} rows of {frame.height} records"
         raise ValueError(msg)
-    if LINE not in mapped.columns:
-        mapped = mapped.with_columns(frame[LINE])
+    return mapped if LINE in mapped.columns else mapped.with_columns(frame[LINE])
+
+
+def _checked(mapped: pl.DataFrame, fmt: Format) -> tuple[pl.DataFrame, dict[int, str], int]:
+    """Split what was mapped: rows of the target, line -> reason of refusal, records that are something else."""
     is_other = pl.col("_other").fill_null(value=False)
     refused = mapped.filter(pl.col("_reject").is_not_null() & ~is_other)
     rows, unfit = _typed(mapped.filter(pl.col("_reject").is_null() & ~is_other), fmt.target)

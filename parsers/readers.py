@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 
 from parsers.errors import UnreadableSourceError
+from parsers.format import is_spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,11 +158,13 @@ def json_table(
     )
 
 
-def starts_array(path: Path) -> bool:
-    """Whether a file begins with a JSON array of objects."""
+def has_elements(path: Path) -> bool:
+    """Whether the records of a JSON file are no lines: elements of an array, or objects spread over lines."""
     with path.open("rb") as stream:
-        start = stream.read(4096).removeprefix(BOM).lstrip()
-    return start[:1] == b"[" and start[1:].lstrip()[:1] in (b"{", b"")
+        start = stream.read(65_536).removeprefix(BOM).lstrip()
+    if start[:1] == b"[":
+        return start[1:].lstrip()[:1] in (b"{", b"")
+    return is_spread(start.decode("utf-8", errors="replace"))
 
 
 @dataclass(frozen=True)

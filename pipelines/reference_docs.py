@@ -31,6 +31,7 @@ _CLOCK = {
     "local": "has no zone: `--timezone` says which, UTC if not",
     "relative": "none: seconds since the start, put at 2000-01-01",
 }
+_RETRIES = {"rows": "a record each", "hidden": "one record, of the last attempt"}
 _ZERO = {"zero": "zero", "unknown": "unknown"}
 
 
@@ -131,6 +132,8 @@ def _of_counts(semantics: TokenSemantics) -> str:
         ("reasoning in the output count", _PART[semantics.reasoning]),
         ("a count of 0 means", _ZERO[semantics.zero_means]),
         ("its clock", _CLOCK[semantics.clock]),
+        ("attempts of one call", _RETRIES[semantics.retries]),
+        ("stated cost", semantics.money or "none"),
     ]
     return _table(("as logged", ""), rows)
 

@@ -8,7 +8,6 @@ The table has no cache columns: cache tokens stand in `metadata.usage_object` on
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -18,6 +17,7 @@ from parsers.fields import Fields, first_fault
 from parsers.format import Format, TokenSemantics
 from parsers.json_heads import mostly
 from parsers.records import REQUESTS
+from parsers.twins import csv_twin
 from parsers.usage import USAGE
 
 if TYPE_CHECKING:
@@ -64,10 +64,6 @@ _COLUMNS = (
     "status",
 )
 _NEEDED = {"request_id", "call_type", "spend", "prompt_tokens", "completion_tokens", "startTime"}
-
-
-def _recognise_csv(head: Head) -> bool:
-    return set(head.csv_header) >= _NEEDED
 
 
 def _recognise_json(head: Head) -> bool:
@@ -149,14 +145,4 @@ FORMAT = Format(
     priority=1,
 )
 
-CSV_FORMAT = replace(
-    FORMAT,
-    name="litellm_spend_logs_csv",
-    title="LiteLLM SpendLogs, CSV",
-    written_by="LiteLLM proxy: table dump as CSV",
-    container="csv",
-    recognised_by="a CSV header with request_id, call_type, spend, prompt_tokens and startTime",
-    recognise=_recognise_csv,
-    structure=None,
-    priority=2,
-)
+CSV_FORMAT = csv_twin(FORMAT, needed=_NEEDED, written_by="LiteLLM proxy: table dump as CSV")

@@ -6,8 +6,6 @@ Rows that are no upstream call are counted as other. What counts include is deci
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -15,8 +13,8 @@ import polars as pl
 from parsers import new_api, routes
 from parsers.fields import Fields, first_fault
 from parsers.format import Format, TokenSemantics
-from parsers.readers import selected
 from parsers.records import REQUESTS
+from parsers.twins import csv_twin, pages_twin
 
 if TYPE_CHECKING:
     from parsers.format import Context, Head, Structure
@@ -39,23 +37,9 @@ _EMBEDDED: dict[str, Structure] = {
 }
 _NEEDED = {"created_at", "type", "model_name", "quota", "prompt_tokens", "completion_tokens"}
 
-# A page holds its rows as `data` (one-api) or as `data.items` (new-api).
-_RECORDS = f"""
-SELECT {selected(list(_STRUCTURE), _EMBEDDED)}
-FROM (SELECT unnest(entry) FROM (
-    SELECT unnest(from_json(
-        CASE json_type(data) WHEN 'ARRAY' THEN data ELSE data -> '$.items' END, '{json.dumps([_STRUCTURE])}'
-    )) AS entry FROM document
-))
-"""
-
 
 def _recognise_rows(head: Head) -> bool:
     return bool(head.objects) and all(item.keys() >= _NEEDED for item in head.objects[:3])
-
-
-def _recognise_csv(head: Head) -> bool:
-    return set(head.csv_header) >= _NEEDED
 
 
 def _recognise_pages(head: Head) -> bool:
@@ -155,28 +139,19 @@ FORMAT = Format(
     ),
 )
 
-CSV_FORMAT = replace(
+CSV_FORMAT = csv_twin(
     FORMAT,
-    name="new_api_logs_csv",
-    title="one-api and new-api log rows, CSV",
+    needed=_NEEDED,
     written_by="one-api, new-api and forks: dump of the table `logs` as CSV",
-    container="csv",
-    recognised_by="a CSV header with created_at, type, model_name, quota and prompt_tokens",
-    recognise=_recognise_csv,
-    structure=None,
-    priority=1,
 )
 
-PAGES_FORMAT = replace(
+PAGES_FORMAT = pages_twin(
     FORMAT,
     name="new_api_log_pages",
     title="one-api and new-api log pages",
     written_by="one-api, new-api and forks: answers of GET /api/log/ and /api/log/self",
-    container="json_document",
     recognised_by="JSON objects with success and data that holds log rows",
     recognise=_recognise_pages,
-    structure={"data": "JSON"},
-    embedded={},
-    records=_RECORDS,
-    priority=2,
+    # one-api's page, new-api's page
+    at=("data", "data.items"),
 )

@@ -11,18 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from parsers import usage
-from parsers.fields import CLASS_NAME, Fields, first_fault
+from parsers import outcome, usage
+from parsers.fields import Fields
 from parsers.format import Format, TokenSemantics
 from parsers.json_heads import mostly
 from parsers.records import REQUESTS
-from parsers.values import present
 
 if TYPE_CHECKING:
     from parsers.format import Context, Head
 
-_HTTP_ERRORS = 400
-_HTTP_CLOSED = 499
 _TIMES = ("created", "created_at", "timestamp", "time", "ts", "started_at")
 _NAMES = ("request_id", "user", "team", "project", "session_id", "provider")
 STRUCTURE = {
@@ -87,57 +84,36 @@ def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
         fields.number("ttft_ms"),
     )
     limit = fields.whole("max_output_tokens")
-    kind, state, error = text("object"), text("status"), _error_kind(fields)
+    kind, state, error = text("object"), text("status"), outcome.error_kind(fields.raw("error"))
     # Home-made lines have an HTTP status where OpenAI's Responses have a word.
     http_status = state.cast(pl.Int32, strict=False)
-    failed = error.is_not_null() | state.is_in(["failed", "error", "failure"]) | (http_status >= _HTTP_ERRORS)
-    cancelled = state.is_in(["cancelled", "canceled"]) | (http_status == _HTTP_CLOSED)
     prompt, generated = counts.prompt.value, counts.completion.value
     # Embedding bodies state no completion: they generate nothing.
     output = pl.when(generated.is_null() & kind.is_in(["list", "embedding"])).then(0).otherwise(generated)
-    return fields.frame.select(
-        "source_line",
+    return fields.rows(
         request_id=text("request_id", "id"),
         record_key=pl.concat_str([text("id"), started.value.dt.timestamp("us")], separator="|"),
-        started_at=started.value,
-        ended_at=ended.value,
-        duration_ms=duration.value,
-        ttft_ms=ttft.value,
+        started_at=started,
+        ended_at=ended,
+        duration_ms=duration,
+        ttft_ms=ttft,
         **{name: text(name) for name in _NAMES if name != "request_id"},
         model_served=text("model"),
         operation=kind.replace_strict(_OPERATIONS, default="other", return_dtype=pl.String),
         service_tier=text("service_tier"),
-        max_output_tokens=limit.value,
+        max_output_tokens=limit,
         input_tokens=prompt,
         output_tokens=output,
         **usage.columns(counts, pl.lit(value=True)),
-        status=pl.when(cancelled)
-        .then(pl.lit("cancelled"))
-        .when(failed)
-        .then(pl.lit("error"))
-        .otherwise(pl.lit("ok")),
+        status=outcome.status(
+            http_status,
+            failed=error.is_not_null() | state.is_in(["failed", "error", "failure"]),
+            cancelled=state.is_in(["cancelled", "canceled"]),
+        ),
         http_status=pl.when(http_status.is_between(100, 999)).then(http_status),
         error_kind=error,
         finish_reason=_finish_reason(fields),
-        usage_origin=pl.when(prompt.is_null() & output.is_null())
-        .then(pl.lit("missing"))
-        .otherwise(pl.lit("reported")),
-        _reject=first_fault([started, *counts.readings, ended, duration, ttft, limit]),
-        _other=pl.lit(value=False),
     )
-
-
-def _error_kind(fields: Fields) -> pl.Expr:
-    """Type or code of an error; `unknown` for one that is a text (its words are not kept)."""
-    if not fields.has("error"):
-        return pl.lit(None, dtype=pl.String)
-    raw = present(pl.col("error"))
-    is_error = raw.is_not_null() & ~raw.is_in(["null", "false", "{}", '""'])
-    is_object = raw.str.starts_with("{") & raw.str.ends_with("}")
-    found = pl.when(is_object).then(raw)
-    named = [found.str.json_path_match(f"$.{key}") for key in ("type", "code")]
-    name = pl.coalesce(pl.when(each.str.contains(CLASS_NAME)).then(each) for each in named)
-    return pl.when(is_error).then(name.fill_null("unknown"))
 
 
 def _finish_reason(fields: Fields) -> pl.Expr:

@@ -28,7 +28,7 @@ from parsers.format import Context
 from parsers.hashing import PromptHasher
 from parsers.parse import parse
 from parsers.prefetch import ahead
-from parsers.readers import MiscountError, starts_array
+from parsers.readers import MiscountError, has_elements
 from parsers.records import REQUESTS
 from parsers.sources import Laid, Source, lay_down, read_head
 from warehouse.store import WORK_PREFIX, instant_of
@@ -289,7 +289,7 @@ def _write_parts(
         if not chunk.rejects.is_empty():
             chunk.rejects.write_parquet(folder / f"rejects-{number:05d}.parquet")
     physical = laid.newlines + laid.ends_open
-    if fmt.container in ("json_lines", "text") and not starts_array(laid.path) and tally.lines != physical:
+    if fmt.container in ("json_lines", "text") and not has_elements(laid.path) and tally.lines != physical:
         raise TokenworksError(
             f"{physical:,} lines were read and {tally.lines:,} accounted for", where=source.name
         )

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from parsers.detect import matching
-from parsers.readers import starts_array
+from parsers.readers import has_elements
 from parsers.records import REQUESTS
 from parsers.registry import load
 from parsers.sources import find_sources, lay_down, read_head
@@ -86,7 +86,7 @@ def assert_accounted(case, result, tmp_path):
     """Of lines, every physical one is a row, a reject or other; records of documents are numbered without a gap."""
     container = load(case.parent.name).container
     laid = lay_down(find_sources([input_of(case)])[0], tmp_path)
-    if container == "text" or (container == "json_lines" and not starts_array(laid.path)):
+    if container == "text" or (container == "json_lines" and not has_elements(laid.path)):
         assert result.lines == laid.newlines + laid.ends_open
     elif container == "csv":
         assert 0 < result.lines <= laid.newlines + laid.ends_open
@@ -99,7 +99,7 @@ def assert_accounted(case, result, tmp_path):
 def test_a_row_does_not_depend_on_its_neighbours(case, read, read_source, tmp_path):
     """A column that is empty in one chunk and filled in another means the same in both."""
     whole = read_source(find_sources([input_of(case)])[0], tmp_path, name="input")
-    if not starts_array(input_of(case)):
+    if not has_elements(input_of(case)):
         lines = input_of(case).read_bytes().splitlines(keepends=True)
         for row in whole.rows.to_dicts():
             alone = read(lines[row["source_line"] - 1], format_name=case.parent.name, name="input")
