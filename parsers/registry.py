@@ -17,25 +17,34 @@ if TYPE_CHECKING:
     from parsers.format import Format
 
 FORMAT_NAMES = (
+    # gateways and routers
     "litellm_payload",
     "litellm_spend_logs",
     "litellm_spend_logs_csv",
-    "openai_usage",
     "new_api_logs",
     "new_api_logs_csv",
     "new_api_log_pages",
+    # observability exports and traces
     "otlp_spans",
+    # bodies of APIs
+    "openai_usage",
+    # exports of clouds and vendors
+    # coding agents
+    # public traces and benchmark outputs
     "azure_llm_trace",
     "mooncake_trace",
     "weka_sessions",
+    # engines
     "vllm_log",
     "sglang_log",
     "sglang_requests",
     "llamacpp_log",
     "llamacpp_log_jsonl",
     "llamacpp_response",
+    # metrics
     "prometheus_query_range",
     "prometheus_query_range_devices",
+    # meters of devices and hosts
     "nvidia_smi_csv",
 )
 """One module of `parsers.formats` each; a module may declare several formats, the names say which."""
