@@ -5,6 +5,9 @@ export DAGSTER_DISABLE_TELEMETRY := 1
 export GX_ANALYTICS_ENABLED := false
 export UV_PYTHON_DOWNLOADS := never
 export UV_PROJECT_ENVIRONMENT := $(CURDIR)/.venv
+# Without bytecode every start compiles some thousand modules anew: it halves the time of a small audit.
+export UV_COMPILE_BYTECODE := 1
+unexport PYTHONDONTWRITEBYTECODE
 # The shell may have another environment active; it is not the one meant here.
 unexport VIRTUAL_ENV
 
