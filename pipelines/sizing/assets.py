@@ -10,7 +10,7 @@ from pipelines.costs.totals import totals
 from pipelines.quality import data_quality as quality_of
 from pipelines.resources import materialized, table_metadata
 from pipelines.site import Site
-from pipelines.waste.assets import CALLS, OVERSIZE_APPS
+from pipelines.waste.assets import OVERSIZE_APPS, REPETITION_LEAVES
 from pipelines.waste.retries import failed_attempts
 from warehouse.tables import (
     COST_LINES,
@@ -53,7 +53,7 @@ def findings(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
 
     warehouse = site.warehouse
     frame = waste_findings(
-        warehouse.recall(CALLS),
+        warehouse.recall(REPETITION_LEAVES),
         failed_attempts(warehouse.scan(REQUESTS)),
         warehouse.recall(OVERSIZE_APPS),
         totals(warehouse.read(COST_LINES)).total,

@@ -16,10 +16,8 @@ from pipelines.waste.retries import retries as retries_of
 from warehouse.tables import CACHE_CURVE, OVERSIZE, REPETITION, RETRIES
 
 GROUP = "waste"
-CALLS, OVERSIZE_APPS = "waste_calls", "oversize_apps"
-"""Frames that the findings are made from: repetition call by call, oversize prompts application by
-application.
-"""
+REPETITION_LEAVES, OVERSIZE_APPS = "repetition_leaves", "oversize_apps"
+"""Frames that the findings are made from: repetition by model and team, oversize prompts by application."""
 
 
 @dg.asset(
@@ -29,12 +27,13 @@ application.
     metadata=table_metadata(REPETITION),
 )
 def repetition(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
+    from pipelines.waste.findings import repetition_by_leaf
     from pipelines.waste.repetition import repeated_prefixes
     from pipelines.waste.repetition import repetition as repetition_of
 
     requests = site.warehouse.scan(REQUESTS)
     calls = repeated_prefixes(requests, base_prices(prices_of(requests)), default_rules())
-    site.warehouse.keep(CALLS, calls)
+    site.warehouse.keep(REPETITION_LEAVES, repetition_by_leaf(calls))
     return materialized(site.warehouse.write_mart(REPETITION, repetition_of(calls)))
 
 

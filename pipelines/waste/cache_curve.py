@@ -19,7 +19,7 @@ import polars as pl
 
 from pipelines.waste.blocks import Blocks, flat_blocks
 from pipelines.waste.caching_rules import CachingRule, with_rules
-from pipelines.waste.evidence import served_calls
+from pipelines.waste.evidence import in_order_of_arrival, served_calls
 from warehouse.tables import CACHE_CURVE
 
 
@@ -31,7 +31,8 @@ def cache_curve(requests: pl.LazyFrame, rules: tuple[CachingRule, ...]) -> pl.Da
         rules: caching rules; they say which calls share a cache.
 
     """
-    calls = with_rules(served_calls(requests).filter(pl.col("evidence") == "hash_chain"), rules)
+    chained = served_calls(requests).filter(pl.col("evidence") == "hash_chain")
+    calls = with_rules(in_order_of_arrival(chained), rules)
     if calls.is_empty():
         return CACHE_CURVE.empty()
     blocks = flat_blocks(calls)

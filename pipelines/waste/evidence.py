@@ -28,6 +28,9 @@ EXACT = ("hash_chain", "prompt_hash")
 TEMPLATE_TOKENS = 128
 """More than a chat template adds to a prompt without tools."""
 
+CHAIN = ("prefix_hashes", "prefix_token_counts")
+"""The list columns of `served_calls`: as large as all others together, so who does not need them drops them."""
+
 _KEPT = (
     "source_file",
     "source_line",
@@ -48,20 +51,19 @@ _KEPT = (
     "image_input_tokens",
     "audio_input_tokens",
     "prompt_hash",
-    "prefix_hashes",
-    "prefix_token_counts",
+    *CHAIN,
 )
 
 
-def served_calls(requests: pl.LazyFrame) -> pl.DataFrame:
+def served_calls(requests: pl.LazyFrame) -> pl.LazyFrame:
     """Select the calls that count and say how far each can be trusted.
 
     Args:
         requests: rows of `requests`.
 
     Returns:
-        One row per served call with known input that the gateway did not answer from its own cache, in order
-        of arrival (started_at, source_file, source_line): columns of `requests`, with `model`, `day` (UTC),
+        One row per served call with known input that the gateway did not answer from its own cache: columns
+        of `requests`, with `model`, `day` (UTC),
         `rule_day` (for caching rules), `generating`, `cache_write_tokens` (both lives; null if unknown),
         `evidence`, `started_us` and `ready_us` (Int64, microseconds: what the call sent can be reused from
         then on; the first token, else the end, else just after the start).
@@ -77,9 +79,16 @@ def served_calls(requests: pl.LazyFrame) -> pl.DataFrame:
             # A name of no characters is no name.
             team=pl.when(pl.col("team") != "").then("team"),
         )
-        .sort("started_at", "source_file", "source_line")
-        .collect()
     )
+
+
+def in_order_of_arrival(calls: pl.LazyFrame) -> pl.DataFrame:
+    """Collect calls, the earliest first; those of one instant stay in the order of the facts."""
+    frame = calls.collect()
+    # Facts are in order: to sort a week again would take as much memory as it has.
+    if frame["started_at"].is_sorted():
+        return frame
+    return frame.sort("started_at", maintain_order=True)
 
 
 def _derived() -> list[pl.Expr]:

@@ -70,12 +70,12 @@ class _Totals:
 
 
 def waste_findings(
-    calls: pl.DataFrame, attempts: pl.DataFrame, oversize: pl.DataFrame, total_usd: Decimal | None
+    leaves: pl.DataFrame, attempts: pl.DataFrame, oversize: pl.DataFrame, total_usd: Decimal | None
 ) -> pl.DataFrame:
     """Say what is worth changing.
 
     Args:
-        calls: calls of `repetition.repeated_prefixes`.
+        leaves: sums of `repetition_by_leaf`.
         attempts: attempts of `retries.failed_attempts`.
         oversize: what `oversize.oversize` returned.
         total_usd: money spent in the same window; None if unknown.
@@ -84,8 +84,7 @@ def waste_findings(
         Rows of `findings`, the costliest first; none where nothing exceeds its threshold.
 
     """
-    totals = _Totals(total_usd, int(calls["input_tokens"].sum()))
-    leaves = _leaves(calls)
+    totals = _Totals(total_usd, int(leaves["input_tokens"].sum()))
     rows: list[dict[str, Any]] = []
     for leaf in leaves.iter_rows(named=True):
         rows += _repetition_findings(leaf, totals)
@@ -97,7 +96,13 @@ def waste_findings(
     return found.sort("usd", "tokens", "id", descending=[True, True, False], nulls_last=True)
 
 
-def _leaves(calls: pl.DataFrame) -> pl.DataFrame:
+def repetition_by_leaf(calls: pl.DataFrame) -> pl.DataFrame:
+    """What findings say of repetition, for each pair of model and team.
+
+    Args:
+        calls: calls of `repetition.repeated_prefixes`.
+
+    """
     exact = pl.col("evidence").is_in(EXACT)
     repeats = pl.col("repeated_prompt").fill_null(value=False)
     saved = pl.when("generating").then("output_tokens").otherwise("input_tokens")

@@ -34,7 +34,7 @@ import math
 import polars as pl
 
 from parsers.records import MONEY
-from pipelines.waste.evidence import served_calls
+from pipelines.waste.evidence import in_order_of_arrival, served_calls
 from pipelines.waste.row_prices import with_unit_prices
 from pipelines.waste.scopes import encoded, known_sum, leaf_scope
 
@@ -57,6 +57,10 @@ CLIFFS_SCHEMA = pl.Schema(
 )
 """Price cliffs: with more input than `cliff_tokens`, every input token costs `input_usd_above` USD."""
 
+_NEEDED = (
+    *("provider", "model", "day", "team", "project", "api_key_alias", "api_key_hash", "started_at"),
+    *("input_tokens", "cache_read_tokens", "output_tokens"),
+)
 _APP = ["model", "team", "app_kind", "app"]
 OVERSIZE_DETAIL = (*_APP, "scope", "rule")
 
@@ -80,7 +84,8 @@ def oversize(
         findings, `model, team, app_kind (project, api_key_alias, api_key_hash or null), app`.
 
     """
-    calls = served_calls(requests).filter(pl.col("generating") & (pl.col("input_tokens") > 0))
+    generating = served_calls(requests).filter(pl.col("generating") & (pl.col("input_tokens") > 0))
+    calls = in_order_of_arrival(generating.select(_NEEDED))
     calls = with_unit_prices(calls, prices, ("input", "cache_read")).with_columns(*_app())
     large = pl.len().over(_APP) >= MINIMUM_CALLS
     calls = calls.with_columns(pl.when(large).then(pl.col("app_kind", "app")))

@@ -32,7 +32,7 @@ import polars as pl
 from parsers.records import MONEY
 from pipelines.waste.blocks import cache_codes, flat_blocks
 from pipelines.waste.caching_rules import CachingRule, with_rules
-from pipelines.waste.evidence import EXACT, LEVELS, served_calls
+from pipelines.waste.evidence import CHAIN, EXACT, LEVELS, in_order_of_arrival, served_calls
 from pipelines.waste.row_prices import with_unit_prices
 from pipelines.waste.scopes import by_scope, known_sum
 from warehouse.tables import REPETITION
@@ -67,10 +67,12 @@ def repeated_prefixes(
         prompt hash).
 
     """
-    calls = with_rules(served_calls(requests), rules).with_row_index("call")
-    for measured in (_measured(calls), _repeated_prompts(calls), _session_upper_bounds(calls)):
+    served = served_calls(requests)
+    calls = with_rules(in_order_of_arrival(served.drop(CHAIN)), rules).with_row_index("call")
+    exact = served.filter(pl.col("evidence").is_in(EXACT)).select("started_at", *CHAIN)
+    chains = in_order_of_arrival(exact).drop("started_at")
+    for measured in (_measured(calls, chains), _repeated_prompts(calls), _session_upper_bounds(calls)):
         calls = calls.join(measured, on="call", how="left", maintain_order="left")
-    calls = calls.drop("prefix_hashes", "prefix_token_counts")
     calls = with_unit_prices(calls, prices, _METERS)
     cacheable = pl.when("generating").then("reusable_tokens")
     calls = calls.with_columns(
@@ -135,8 +137,9 @@ def _ratio(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
     return pl.when(whole > 0).then(part / whole)
 
 
-def _measured(calls: pl.DataFrame) -> pl.DataFrame:
-    exact = calls.filter(pl.col("evidence").is_in(EXACT))
+def _measured(calls: pl.DataFrame, chains: pl.DataFrame) -> pl.DataFrame:
+    """`chains`: the lists of the calls with exact evidence, in the same order."""
+    exact = calls.filter(pl.col("evidence").is_in(EXACT)).hstack(chains)
     if exact.is_empty():
         return pl.DataFrame(schema=_MEASURED)
     from pipelines.waste.block_kernels import prefixes_seen

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from parsers.records import REQUESTS
 from pipelines.waste.caching_rules import default_rules
-from pipelines.waste.findings import waste_findings
+from pipelines.waste.findings import repetition_by_leaf, waste_findings
 from pipelines.waste.oversize import oversize
 from pipelines.waste.repetition import repeated_prefixes
 from pipelines.waste.retries import failed_attempts
@@ -25,7 +25,9 @@ RULES = default_rules()
 
 def found(frame: pl.DataFrame, prices: pl.DataFrame, total_usd: Decimal | None = None) -> pl.DataFrame:
     calls = repeated_prefixes(frame.lazy(), prices, RULES)
-    findings = waste_findings(calls, failed_attempts(frame.lazy()), oversize(frame.lazy(), prices), total_usd)
+    findings = waste_findings(
+        repetition_by_leaf(calls), failed_attempts(frame.lazy()), oversize(frame.lazy(), prices), total_usd
+    )
     assert FINDINGS.problems(findings) == {}
     assert findings.schema == FINDINGS.schema
     return findings
