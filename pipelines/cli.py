@@ -242,7 +242,7 @@ def parse(
     import polars as pl
 
     from parsers.sources import find_sources
-    from pipelines.ingest.land import distinct, land
+    from pipelines.ingest.land import distinct, land_each
     from warehouse.store import Warehouse
 
     reading = _reading(format_name, mapping, timezone, year)
@@ -250,19 +250,18 @@ def parse(
     with tempfile.TemporaryDirectory(prefix="tokenworks-") as folder:
         warehouse = Warehouse(Path(folder))
         sources = distinct(find_sources([file]))
-        for source in sources:
-            landing = land(source, warehouse, reading)
+        for landing in land_each(sources, warehouse, reading):
             if landing.problem:
                 if not landing.format and len(sources) == 1:
                     raise landing.error()
                 _say(escape(_line(landing.problem)))
             for part in warehouse.parts(landing.id) if landing.id else ():
-                frame = pl.read_parquet(part, glob=False).with_columns(source_file=pl.lit(source.name))
+                frame = pl.read_parquet(part, glob=False).with_columns(source_file=pl.lit(landing.path))
                 for row in frame.iter_rows(named=True):
                     sys.stdout.write(json.dumps(_known(row), allow_nan=False) + "\n")
             for part in warehouse.parts(landing.id, "rejects") if landing.id else ():
                 for line, reason in pl.read_parquet(part, glob=False)["source_line", "reason"].iter_rows():
-                    _say(escape(_line(f"{source.name}:{line}: {reason}")))
+                    _say(escape(_line(f"{landing.path}:{line}: {reason}")))
             lines, rows = lines + landing.lines, rows + landing.rows
             rejects, other = rejects + landing.rejects, other + landing.other_lines
     sys.stdout.flush()

@@ -17,8 +17,9 @@ import uuid
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import polars as pl
 
@@ -34,14 +35,16 @@ from parsers.sources import Laid, Source, lay_down, read_head
 from warehouse.store import WORK_PREFIX, instant_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from parsers.format import Format
+    from parsers.format import Format, Head
     from parsers.parse import Parsed
     from parsers.records import Table
     from warehouse.store import Warehouse
 
-LANDING_VERSION = "2"
+_Result = TypeVar("_Result")
+
+LANDING_VERSION = "3"
 """Raised when a parser's meaning changes, so that files are parsed again."""
 
 
@@ -113,11 +116,25 @@ def land_all(
     on_landed: Callable[[Landing], None] = lambda _: None,
 ) -> list[Landing]:
     """Land every source. One that can't be read is in the result with its problem; the others go on."""
-    landings = []
-    for source in distinct(sources):
-        landings.append(land(source, warehouse, reading))
-        on_landed(landings[-1])
-    return landings
+    return list(land_each(sources, warehouse, reading, on_landed))
+
+
+def land_each(
+    sources: Sequence[Source],
+    warehouse: Warehouse,
+    reading: Reading,
+    on_landed: Callable[[Landing], None] = lambda _: None,
+) -> Iterator[Landing]:
+    """Land sources one after the other, as they are asked for."""
+    # While a file is parsed the next one is hashed and unpacked: that takes one core only.
+    for opened in ahead(_opened(source, warehouse, reading) for source in distinct(sources)):
+        if isinstance(opened, Landing):
+            landing = opened
+        else:
+            with opened.work:
+                landing = _or_problem(opened.source, partial(_landed, opened, warehouse, reading))
+        on_landed(landing)
+        yield landing
 
 
 def forget_others(landings: Sequence[Landing], warehouse: Warehouse) -> None:
@@ -128,37 +145,60 @@ def forget_others(landings: Sequence[Landing], warehouse: Warehouse) -> None:
             shutil.rmtree(folder)
 
 
-def land(source: Source, warehouse: Warehouse, reading: Reading) -> Landing:
-    """Land one source, or find that its content has landed before."""
+@dataclass(frozen=True)
+class _Opened:
+    """A source of a known format, laid down as one plain file in a scratch folder."""
+
+    source: Source
+    work: tempfile.TemporaryDirectory[str]
+    head: Head
+    because: str
+    format: Format
+    laid: Laid
+
+
+def _opened(source: Source, warehouse: Warehouse, reading: Reading) -> _Opened | Landing:
     warehouse.landed.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=warehouse.home, prefix=WORK_PREFIX) as folder:
-        try:
-            return _landed(source, warehouse, reading, Path(folder))
-        except (UnknownFormatError, UnreadableSourceError) as error:
-            return _unreadable(source, error)
-        except OSError:
-            if source.path.is_file():
-                raise
-            gone = UnreadableSourceError(
-                "it vanished while it was read", remedy="Give it again if it was moved."
-            )
-            return _unreadable(source, gone)
+    work = tempfile.TemporaryDirectory(dir=warehouse.home, prefix=WORK_PREFIX)
+
+    def opened() -> _Opened:
+        head = read_head(source)
+        because, fmt = _format(head, reading)
+        laid = _plainly_named(lay_down(source, Path(work.name)), Path(work.name))
+        return _Opened(source, work, head, because, fmt, laid)
+
+    result = _or_problem(source, opened)
+    if isinstance(result, Landing):
+        work.cleanup()
+    return result
 
 
-def _landed(source: Source, warehouse: Warehouse, reading: Reading, work: Path) -> Landing:
-    head = read_head(source)
-    because, fmt = _format(head, reading)
-    laid = _plainly_named(lay_down(source, work), work)
+def _or_problem(source: Source, action: Callable[[], _Result]) -> _Result | Landing:
+    """What the action gives, or a landing that tells why the source can't be read."""
+    try:
+        return action()
+    except (UnknownFormatError, UnreadableSourceError) as error:
+        return _unreadable(source, error)
+    except OSError:
+        if source.path.is_file():
+            raise
+        gone = UnreadableSourceError("it vanished while it was read", remedy="Give it again if it was moved.")
+        return _unreadable(source, gone)
+
+
+def _landed(opened: _Opened, warehouse: Warehouse, reading: Reading) -> Landing:
+    """Land what was opened, or find that its content has landed before."""
+    source, fmt, laid = opened.source, opened.format, opened.laid
     identity = _identity(laid, fmt, source, reading)
     known = warehouse.landed / identity / "manifest.json"
     if known.exists():
         return _renamed(Landing(**json.loads(known.read_text(encoding="utf-8"))), source)
     hasher = PromptHasher.from_file(warehouse.key_file)
-    context = Context(source.name, hasher, source.modified_at, reading.options, head.text)
+    context = Context(source.name, hasher, source.modified_at, reading.options, opened.head.text)
     try:
-        return _write(source, fmt, because, laid, identity, context, warehouse, work)
+        return _write(source, fmt, opened.because, laid, identity, context, warehouse, Path(opened.work.name))
     except pl.exceptions.PolarsError as error:
-        if reading.format_name is None or fmt.recognise(head):
+        if reading.format_name is None or fmt.recognise(opened.head):
             raise
         remedy = "Leave --format out, or name another."
         raise UnknownFormatError(f"it is not in the format {fmt.name}", remedy=remedy) from error
@@ -171,7 +211,7 @@ def _plainly_named(laid: Laid, work: Path) -> Laid:
     return replace(laid, path=link)
 
 
-def _format(head: Any, reading: Reading) -> tuple[str, Format]:
+def _format(head: Head, reading: Reading) -> tuple[str, Format]:
     if reading.mapping is not None:
         return "described by the mapping file", reading.mapping
     found = detect(head, reading.format_name)
