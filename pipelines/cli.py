@@ -15,9 +15,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import sys
 import tempfile
+import threading
 import warnings
+from _thread import interrupt_main
 from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
@@ -69,7 +72,27 @@ def main() -> None:
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
     warnings.simplefilter("ignore")
+    _end_on_interrupt()
     app(prog_name="tokenworks")
+
+
+def _end_on_interrupt() -> None:
+    """Have Ctrl-C end the command within `_GRACE_S`, whatever native code is at work.
+
+    The interpreter hears of a signal only between two of its own steps, which an import or a query may keep away for
+    seconds. So one thread waits for it, and all others, which inherit the mask, never see it. To end at any moment
+    loses nothing: every result is renamed into place whole.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    threading.Thread(target=_await_interrupt, daemon=True).start()
+
+
+def _await_interrupt() -> None:
+    signal.sigwait({signal.SIGINT})
+    interrupt_main()
+    signal.sigtimedwait({signal.SIGINT}, _GRACE_S)
+    _say(_STOPPED)
+    os._exit(INTERRUPTED)
 
 
 @contextmanager
@@ -109,8 +132,13 @@ _INTERRUPTED_IN_DAGSTER = "DagsterExecutionInterruptedError"
 _NO_ROOM = "Make room on that disk, or give an --out on another one, and run the same command again."
 
 
+_STOPPED = "[bold red]stopped[/]; nothing is lost: run the same command again"
+_GRACE_S = 1.0
+"""Time to end in good order after Ctrl-C; a second Ctrl-C cuts it short."""
+
+
 def _stopped() -> NoReturn:
-    _say("[bold red]stopped[/]; nothing is lost: run the same command again")
+    _say(_STOPPED)
     sys.exit(INTERRUPTED)
 
 

@@ -444,6 +444,30 @@ def test_a_second_audit_of_the_same_folder_is_refused_and_ctrl_c_leaves_it_whole
     assert not (out / "audit.json").exists()
 
 
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param("while True: pass", id="in Python"),
+        pytest.param("import ctypes; ctypes.CDLL(None).pause()", id="in native code that hears of no signal"),
+    ],
+)
+def test_ctrl_c_ends_a_command_whatever_it_is_doing(work):
+    """It is told once, in one line, and the exit code says so."""
+    script = (
+        "from pipelines import cli\n"
+        "cli._end_on_interrupt()\n"
+        f"with cli._one_line_errors():\n    print('up', flush=True)\n    {work}\n"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline() == "up\n"
+    running.send_signal(signal.SIGINT)
+    assert running.communicate(timeout=60)[1] == "stopped; nothing is lost: run the same command again\n"
+    assert running.returncode == cli.INTERRUPTED
+
+
 @pytest.mark.slow
 def test_an_audit_without_room_is_told(messy, here):
     """A limit on the size of files stands for a disk that is full."""
