@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from pipelines.calls import SERVED, UNKNOWN_MODEL
 from pipelines.waste.evidence import NOT_GENERATING
@@ -21,8 +22,14 @@ _TOKENS = "input_tokens, cache_read_tokens, output_tokens"
 
 
 def text_literal(text: str) -> str:
-    """A string as an SQL literal."""
-    return "'" + text.replace("'", "''") + "'"
+    """A string as an SQL literal of printable characters only, so that the query can be shown and copied."""
+    parts = [
+        "'" + "".join(run).replace("'", "''") + "'"
+        if is_printable
+        else " || ".join(f"chr({ord(c)})" for c in run)
+        for is_printable, run in ((key, list(group)) for key, group in groupby(text, str.isprintable))
+    ]
+    return f"({' || '.join(parts)})" if len(parts) > 1 else "".join(parts) or "''"
 
 
 def _in(column: str, values: Sequence[str]) -> str:

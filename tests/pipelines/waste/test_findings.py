@@ -182,3 +182,10 @@ def test_figures_have_three_digits_and_names_are_cut():
     ]  # fmt: skip
     assert len(shown_name("x" * 500)) == 80
     assert shown_name("a\nb\u202ec") == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c"
+
+
+@pytest.mark.parametrize("name", ["", "plain", "it's", "a\x1b[31mred", "\u202e\x00", "'\n'", "日本\u200b"])
+def test_a_literal_of_any_name_is_printable_and_means_the_name(name: str) -> None:
+    literal = text_literal(name)
+    assert literal.isprintable()
+    assert duckdb.sql(f"SELECT {literal}").fetchall() == [(name,)]
