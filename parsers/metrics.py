@@ -6,15 +6,23 @@ here: how a container holds samples (`parsers/formats/`), arithmetic over counte
 
 Not taken, on purpose: histograms and `_created` stamps; rates that an engine computes over a window it does
 not name (`sglang:gen_throughput`, `llamacpp:predicted_tokens_seconds`); hit ratios that are overwritten
-between two reads (`sglang:cache_hit_rate`); SGLang's `estimated_*_per_gpu_total`, which charge weights once
-per token. Sources: vllm/v1/metrics/loggers.py, docs/usage/metrics.md of vLLM; SGLang's
-metrics_collector.py; TGI's router/src/server.rs; llama.cpp's tools/server/README.md; dcgm-exporter's
-etc/default-counters.csv and dcgmlib/dcgm_fields.h; mind-cluster's npu-exporter.
+between two reads (`sglang:cache_hit_rate`), or are of blocks (`trtllm_kv_cache_hit_rate`); SGLang's
+`estimated_*_per_gpu_total`, which charge weights once per token; what repeats an engine's own series under
+another name (`gpustack:*`, `xinference:*`); a gateway's counters (`litellm_*`), which are sums over calls that
+its log holds one by one, and no engine's; energy of parts or wholes of what is taken already (RAPL's core,
+uncore and psys, Kepler's containers). Ollama has no metrics.
+
+Sources: vllm/v1/metrics/loggers.py, docs/usage/metrics.md of vLLM; SGLang's metrics_collector.py; TGI's
+router/src/server.rs; llama.cpp's tools/server/README.md; LMDeploy's metrics/loggers.py; TensorRT-LLM's
+metrics/collector.py and tensorrtllm_backend's README; MindIE's prometheus_metrics.cpp; dcgm-exporter's
+etc/default-counters.csv and dcgmlib/dcgm_fields.h; mind-cluster's npu-exporter; node_exporter's
+collector/rapl_linux.go.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -35,7 +43,9 @@ class Metric:
     Series that differ only in `parts` are parts of one quantity and are summed; series that differ in any
     other label that is not part of the identity (rank, pod, replica) repeat it and are counted once.
     `whole_device`: the exporter repeats the value of the whole device for each partition of it (MIG).
-    `flag` marks rows whose meaning differs from the column's.
+    `flag` marks rows whose meaning differs from the column's. `kind`: only series with this value in one of
+    `KIND_LABELS` are this metric. `domain`: the meter is no accelerator but this part of the host; the series
+    may number it (`ordinal`).
     """
 
     name: str
@@ -45,6 +55,8 @@ class Metric:
     parts: tuple[str, ...] = ()
     whole_device: bool = False
     flag: str | None = None
+    kind: str | None = None
+    domain: str | None = None
 
 
 ENGINE_METRICS: tuple[Metric, ...] = (
@@ -81,6 +93,28 @@ ENGINE_METRICS: tuple[Metric, ...] = (
     Metric("llamacpp:prompt_tokens_total", "prompt_tokens_total", flag="prompt_tokens_exclude_cached"),
     Metric("llamacpp:prompt_tokens_cached_total", "cached_prompt_tokens_total"),
     Metric("llamacpp:tokens_predicted_total", "generation_tokens_total"),
+    Metric("trtllm_num_requests_running", "running"),
+    Metric("trtllm_num_requests_waiting", "waiting"),
+    Metric("trtllm_kv_cache_utilization", "kv_usage_ratio"),
+    Metric("trtllm_prompt_tokens_total", "prompt_tokens_total"),
+    Metric("trtllm_generation_tokens_total", "generation_tokens_total"),
+    Metric("trtllm_request_success_total", "requests_total", parts=("finished_reason",)),
+    Metric("lmdeploy:num_requests_running", "running"),
+    Metric("lmdeploy:num_requests_waiting", "waiting"),
+    Metric("lmdeploy:gpu_cache_usage_perc", "kv_usage_ratio"),  # 0..1
+    Metric("lmdeploy:prompt_tokens_total", "prompt_tokens_total"),
+    Metric("lmdeploy:generation_tokens_total", "generation_tokens_total"),
+    Metric("lmdeploy:request_success_total", "requests_total", parts=("finished_reason",)),
+    Metric("nv_trt_llm_request_metrics", "running", kind="scheduled"),
+    Metric("nv_trt_llm_request_metrics", "waiting", kind="waiting"),
+    Metric("nv_trt_llm_kv_cache_block_metrics", "kv_usage_ratio", kind="fraction"),
+    # MindIE's names have no prefix.
+    Metric("num_requests_running", "running"),
+    Metric("num_requests_waiting", "waiting"),
+    Metric("npu_cache_usage_perc", "kv_usage_ratio"),
+    Metric("prompt_tokens_total", "prompt_tokens_total"),
+    Metric("generation_tokens_total", "generation_tokens_total"),
+    Metric("request_success_total", "requests_total"),
 )
 """Metrics that fill `engine_samples`."""
 
@@ -103,6 +137,19 @@ DEVICE_METRICS: tuple[Metric, ...] = (
     Metric("npu_chip_info_utilization", "utilisation_ratio", divisor=100, whole_device=True),
     Metric("npu_chip_info_hbm_used_memory", "memory_used_bytes", MB, whole_device=True),
     Metric("npu_chip_info_hbm_total_memory", "memory_total_bytes", MB, whole_device=True),
+    Metric("nv_gpu_power_usage", "power_w"),
+    Metric("nv_energy_consumption", "energy_j"),
+    Metric("nv_gpu_power_limit", "power_limit_w"),
+    Metric("nv_gpu_utilization", "utilisation_ratio"),
+    Metric("nv_gpu_memory_used_bytes", "memory_used_bytes"),
+    Metric("nv_gpu_memory_total_bytes", "memory_total_bytes"),
+    Metric("node_rapl_package_joules_total", "energy_j", domain="cpu package"),
+    Metric("node_rapl_dram_joules_total", "energy_j", domain="cpu dram"),
+    Metric("kepler_node_cpu_joules_total", "energy_j", kind="package", domain="cpu package"),
+    Metric("kepler_node_cpu_joules_total", "energy_j", kind="dram", domain="cpu dram"),
+    Metric("scaph_host_power_microwatts", "power_w", divisor=1e6, domain="host"),
+    Metric("ipmi_dcmi_power_consumption_watts", "power_w", domain="board"),
+    Metric("ipmi_dcmi_power_consumption_current_watts", "power_w", domain="board"),
 )
 """Metrics that fill `device_samples`."""
 
@@ -111,14 +158,36 @@ METRICS: dict[str, tuple[Metric, ...]] = {
     DEVICE_SAMPLES.name: DEVICE_METRICS,
 }
 
-INSTANCE_LABELS = ("exported_instance", "instance", "pod")
-"""Labels that name an engine instance, the most telling first (`exported_*`: the target's own, renamed)."""
-ENGINE_LABELS = ("engine", "dp_rank")
-"""Labels that number the engines of one server (data parallelism)."""
-MODEL_LABELS = ("model_name", "model")
-DEVICE_LABELS = ("UUID", "uuid", "vdie_id", "gpu", "id")
-HOST_LABELS = ("Hostname", "hostname", "node", "instance")
-DEVICE_NAME_LABELS = ("modelName", "model_name")
+SUBJECT_LABELS: dict[str, dict[str, tuple[str, ...]]] = {
+    ENGINE_SAMPLES.name: {
+        "server": ("exported_instance", "instance", "pod"),
+        "engine": ("engine", "dp_rank"),  # numbers the engines of one server (data parallelism)
+        "model": ("model_name", "model"),
+    },
+    DEVICE_SAMPLES.name: {
+        "host": ("Hostname", "hostname", "node_name", "node", "instance"),
+        "device": ("UUID", "uuid", "gpu_uuid", "vdie_id", "gpu", "id"),
+        "device_name": ("modelName", "model_name"),
+        "ordinal": ("index",),
+    },
+}
+"""Labels that say whose sample it is, the most telling first (`exported_*`: the target's own, renamed)."""
+ENGINE_TRAPS = (
+    "vllm:prompt_tokens_total includes cached tokens; llamacpp's excludes them (flagged).",
+    "SGLang counts tokens when a request ends (flagged): long generations shift by minutes.",
+    "llama.cpp prints six significant digits: beyond a million tokens its counters move in steps.",
+    "Triton has no token counters; MindIE's coordinator repeats its engines' counters under the same names.",
+    "MindIE's names have no prefix: another program's prompt_tokens_total would be taken for an engine's.",
+)
+DEVICE_TRAPS = (
+    "MIG and time slicing repeat the device's power per partition or pod: it is counted once.",
+    "dcgm-exporter collects every 30 s by default; a faster scrape repeats values.",
+    "Utilisation is the share of time that any kernel ran: near 1 in memory-bound decode, no MFU.",
+    "DCGM's energy is in mJ since the driver was loaded. Blank values of exporters are not samples.",
+    "The host's meters (RAPL, IPMI) are devices of their own: the board's power includes all others.",
+)
+KIND_LABELS = ("request_type", "kv_cache_block_type", "zone")
+PART_LABELS = tuple(sorted({label for metric in ENGINE_METRICS for label in metric.parts}))
 PARTITION_LABEL = "GPU_I_ID"
 """Label that is set on series of a part of a device (MIG instance)."""
 
@@ -129,28 +198,58 @@ _FLOAT_BLANK = 140_737_488_355_328
 _UINT32_BLANK = 4_294_967_295
 
 
-def unify(name: pl.Expr, table: Table) -> pl.Expr:
-    """Name on the wire of a counter that an export lists by its family name, without `_total`."""
-    families = {
-        metric.name.removesuffix("_total"): metric.name
-        for metric in METRICS[table.name]
-        if metric.name.endswith("_total")
-    }
-    return name.replace(families)
+def spellings(metric: Metric) -> set[str]:
+    """Names on the wire: exports list a counter by its family, without `_total`; OTel knows no colon."""
+    names = {metric.name, metric.name.removesuffix("_total")}
+    return names | {name.replace(":", "_") for name in names}
 
 
-def declared(table: Table) -> pl.DataFrame:
-    """The metrics of a table: name, column, factor, divisor, whole_device, meaning (a flag, or null)."""
+@cache
+def tables_by_name() -> dict[str, str]:
+    """Name of the table that a metric fills, by every spelling of its name."""
+    return {name: table for table, known in METRICS.items() for metric in known for name in spellings(metric)}
+
+
+@cache
+def declared(table: str) -> pl.DataFrame:
+    """The metrics of a table by `name` (on the wire) and `kind`, as columns named like their fields.
+
+    `metric` is the one name of all spellings, `summed` says that the metric comes in parts.
+    """
+    rows = [
+        (
+            name,
+            m.kind or "",
+            m.name,
+            m.column,
+            m.factor,
+            m.divisor,
+            m.whole_device,
+            m.flag,
+            m.domain,
+            bool(m.parts),
+        )
+        for m in METRICS[table]
+        for name in spellings(m)
+    ]
     schema = {
         "name": pl.String,
+        "kind": pl.String,
+        "metric": pl.String,
         "column": pl.String,
         "factor": pl.Float64,
         "divisor": pl.Float64,
         "whole_device": pl.Boolean,
         "meaning": pl.String,
+        "domain": pl.String,
+        "summed": pl.Boolean,
     }
-    rows = [(m.name, m.column, m.factor, m.divisor, m.whole_device, m.flag) for m in METRICS[table.name]]
     return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def kinds_told_apart(table: str) -> list[str]:
+    """Names whose series are a metric only by their kind."""
+    return [name for metric in METRICS[table] if metric.kind for name in spellings(metric)]
 
 
 def is_blank(value: pl.Expr, column: pl.Expr) -> pl.Expr:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import defaultdict
 from itertools import pairwise
 
@@ -213,7 +214,7 @@ def test_other_documents_are_not_claimed(text):
 def test_declared_metrics_fill_columns_of_the_contract_once_per_name(table):
     declared = metrics.METRICS[table.name]
     assert {metric.column for metric in declared} <= set(table.names)
-    assert len({metric.name for metric in declared}) == len(declared)
+    assert not metrics.declared(table.name).select("name", "kind").is_duplicated().any()
 
 
 @pytest.mark.parametrize(
@@ -230,3 +231,57 @@ def test_declared_metrics_fill_columns_of_the_contract_once_per_name(table):
 def test_instances_of_one_server_do_not_mix(server, number, instance):
     frame = pl.DataFrame({"s": [server], "n": [number]}, schema={"s": pl.String, "n": pl.String})
     assert frame.select(metrics.engine_instance(pl.col("s"), pl.col("n"))).item() == instance
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_documents_are_read_in_pieces_however_they_are_laid_out(tmp_path, indent):
+    """Labels that look like a series, several documents, an empty answer between them."""
+    sly = '{"metric": {"x'
+    part = {
+        "metric": {"metric": "y", "__name__": "vllm:num_requests_running", "note": sly},
+        "values": [[BEGIN, "1"]],
+    }
+    later = {"metric": part["metric"], "values": [[BEGIN + 15, "2"]]}
+    path = tmp_path / "answer.json"
+    documents = [answer(part, later), answer(), answer({"metric": {}, "value": [BEGIN, "9"]}, later)]
+    path.write_text("\n".join(json.dumps(document, indent=indent) for document in documents))
+    rows, rejects, other = read(path, tmp_path)
+    assert (rows["running"].to_list(), rejects.height, other) == ([1.0, 2.0], 0, 2)
+
+
+def test_a_cut_document_keeps_its_whole_series_and_a_damaged_one_is_refused_alone(tmp_path):
+    labels = {"__name__": "vllm:num_requests_running"}
+    parts = [series([[BEGIN + 15 * step, str(step)]], **labels) for step in range(3)]
+    text = json.dumps(answer(*parts))
+    path = tmp_path / "answer.json"
+    path.write_text(text[: text.rindex("values") + 12])
+    rows, rejects, _ = read(path, tmp_path)
+    assert rows["running"].to_list() == [0.0, 1.0]
+    assert rejects.select("source_line", "reason").rows() == [
+        (3, "the JSON document is cut off or damaged here")
+    ]
+    path.write_text(text.replace('"1"]]}', '"1"]}'))
+    rows, rejects, _ = read(path, tmp_path)
+    assert rows["running"].to_list() == [0.0, 2.0]
+    assert rejects.select("source_line", "reason").rows() == [(2, "the series is damaged JSON")]
+
+
+@pytest.mark.slow
+@pytest.mark.bench
+def test_time_and_memory_grow_no_faster_than_the_document(tmp_path):
+    """Series are cut out of the document: DuckDB needs ten times its size to read it whole."""
+
+    def seconds(count):
+        path = tmp_path / f"{count}.json"
+        values = [[BEGIN + 15 * step, str(step)] for step in range(11_000)]
+        labels = {"__name__": "vllm:generation_tokens_total"}
+        path.write_text(
+            json.dumps(answer(*(series(values, instance=f"a:{n}", **labels) for n in range(count))))
+        )
+        start = time.perf_counter()
+        rows, rejects, other = read(path, tmp_path)
+        assert (rows.height, rejects.height, other) == (11_000 * count, 0, 0)
+        return time.perf_counter() - start
+
+    seconds(10)
+    assert seconds(300) < 3 * 5 * seconds(60)
