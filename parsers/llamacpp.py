@@ -8,12 +8,10 @@ A task is launched in a slot, told apart by its number and by the launch itself:
 each process. Its row stands on the line that ends it: the later of "total time" and "stop processing";
 "stop processing" alone if it was cancelled, failed or generated nothing (embeddings); and where its end
 never came (the process died), the launch of the slot's next task, which proves it. What is in flight at the
-end of the file has no row.
+end of the file has its row on its last line (`unfinished`), without an end.
 
 Chunks: events of tasks that have not ended go to the next chunk in `Context.carried`. A task that ended
-within `EDGE_LINES` of the chunk's last line waits too, since its other end line may follow. At the end of a
-file only that can lose a row: a line of the pair is missing, or a task without timings ended, in the file's
-last 64 lines.
+within `EDGE_LINES` of the chunk's last line waits too, since its other end line may follow.
 """
 
 from __future__ import annotations
@@ -122,6 +120,13 @@ def assemble(every: pl.DataFrame, lines: pl.DataFrame, context: Context) -> pl.D
         .join(rows, on="source_line", how="left", maintain_order="left")
         .with_columns(pl.col("_other").fill_null(value=True))
     )
+
+
+def unfinished(context: Context) -> pl.DataFrame:
+    """Rows of the tasks that wait for a line when the log ends: their second end line, or any end at all."""
+    events: pl.DataFrame = context.carried.get("events", EVENTS.to_frame())
+    tasks = _tasks(_by_task(events)).with_columns(row_line=pl.coalesce("end_line", "any_line"))
+    return _rows(tasks.filter(pl.col("is_launch") | pl.col("total_ms").is_not_null()), context)
 
 
 def _events(lines: pl.DataFrame, before: pl.DataFrame, context: Context) -> pl.DataFrame:

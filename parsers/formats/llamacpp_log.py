@@ -1,6 +1,6 @@
 """llama.cpp server logs: the text log in all its layouts since 2023, and the JSON-lines log.
 
-Belongs here: containers, stamps and detection. Does not belong here: what the lines of a task make together
+Belongs here: stamps and detection. Does not belong here: what the lines of a task make together
 (`parsers/llamacpp.py`).
 
 Layouts: `M.SS.mmm.uuu L slot name: id 0 | task 1 | text` (2025 on; the stamp counts from the process's
@@ -16,24 +16,19 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from parsers import clock
+from parsers import containers
 from parsers.format import Format, TokenSemantics
-from parsers.llamacpp import assemble, may_tell
+from parsers.llamacpp import assemble, may_tell, unfinished
+from parsers.ollama import is_ollama
 from parsers.records import REQUESTS
 
 if TYPE_CHECKING:
     from parsers.format import Context, Head
 
-_ANSI = r"(?:\x1b|\\u001[bB])\[[0-9;]*m"
-_INSTANT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)"
-_CONTAINER = (
-    r'(?:\{"log":"|(?P<at>' + _INSTANT + r") (?:std(?:out|err) F )?|"
-    r"[A-Z][a-z]{2} [ \d]\d [\d:]{8} \S+ [\w.-]+(?:\[\d+\])?: )?"
-    r"(?:(?P<service>[\w.-]+) +\| |\[ *(?P<port>\d{2,5})\] )?"
-)
+_PORT = r"(?:\[ *(?P<port>\d{2,5})\] )?"
+"""The child that a router's line comes from."""
 _STAMP = r"(?:(?P<min>\d{1,7})\.(?P<s>\d\d)\.(?P<ms>\d{3})\.(?P<us>\d{3}) [A-Z] )?"
-_LINE = "^" + _CONTAINER + _STAMP + r"(?P<message>.*)$"
-_JSON_TAIL = r'\\n","stream":"\w+","time":"(' + _INSTANT + r')"\}\s*$'
+_LINE = "^" + _PORT + _STAMP + r"(?P<message>.*)$"
 
 _OWN = (
     r"slot +\S+: id +\d+ \| task -?\d+ \| ?|"
@@ -50,9 +45,9 @@ _OWN_SHARE = 0.05
 
 
 def _recognise_text(head: Head) -> bool:
-    lines = [line for line in head.lines if not line.startswith('{"type":')]
-    own = sum(bool(_RECORD.match(re.sub(_ANSI, "", line))) for line in lines)
-    return own > 0 and own >= _OWN_SHARE * len(lines)
+    lines = [containers.bare(line) for line in head.lines if not line.startswith('{"type":')]
+    own = sum(bool(_RECORD.match(line)) for line in lines)
+    return own > 0 and own >= _OWN_SHARE * len(lines) and not is_ollama(lines)
 
 
 def _recognise_json(head: Head) -> bool:
@@ -62,25 +57,23 @@ def _recognise_json(head: Head) -> bool:
     old = [item for item in head.objects if item.keys() >= _OLD_JSON_KEYS]
     if old and len(old) == len(head.objects):
         return any(
-            item["function"] in {"main", "load_model", "print_timings", "update_slots"} for item in old
+            str(item["function"]) in {"main", "load_model", "print_timings", "update_slots"} for item in old
         )
     return bool(logs) and any(re.match(r"\s*(?:srv|slot|cmn|llama_\w+) ", str(item["msg"])) for item in logs)
 
 
 def _map_text(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
-    told = frame.filter(may_tell(pl.col("line")))
-    plain = told.select("source_line", pl.col("line").str.replace_all(_ANSI, ""))
+    plain = containers.unwrapped(frame, may_tell(pl.col("line")))
     parts = plain.with_columns(pl.col("line").str.extract_groups(_LINE).alias("parts")).unnest("parts")
-    json_at = pl.col("line").str.extract(_JSON_TAIL, 1)
     stamp = [pl.col(name).cast(pl.Int64) for name in ("min", "s", "ms", "us")]
     return assemble(
         frame,
         parts.select(
             "source_line",
-            message=pl.col("message").str.replace(_JSON_TAIL, ""),
+            "message",
             service=pl.coalesce("service", "port"),
             relative_us=((stamp[0] * 60 + stamp[1]) * 1000 + stamp[2]) * 1000 + stamp[3],
-            wall_at=clock.iso_instant(pl.coalesce("at", json_at)),
+            wall_at="container_at",
         ),
         context,
     )
@@ -119,6 +112,7 @@ _TRAPS = (
     "The first token needs no decode step: a cancelled task generated slot length - prompt + 1.",
     "A task starts when a slot takes it; the wait before is not logged. ttft_ms is prompt time in the slot.",
     "A failed task is cancelled too when its client goes: it is an error, as is a task without an end.",
+    "A task in flight at the end of a file has no end there: of a rotated log it is in the next file again.",
     "Tasks with is_child = 1 are further choices of one call: they repeat its prompt, which counts once.",
     "Of bare timings of parallel slots, the lines after a print_timing line are its own.",
 )
@@ -132,6 +126,7 @@ TEXT = Format(
     recognised_by="lines of `slot name: id 0 | task 1 |`, `srv load_model:` or `llama_print_timings:`",
     recognise=_recognise_text,
     map=_map_text,
+    finish=unfinished,
     semantics=_SEMANTICS,
     traps=_TRAPS,
 )
@@ -145,6 +140,7 @@ JSON = Format(
     recognised_by="JSON objects with type log, time, level, msg; in 2024 tid, timestamp, function, msg",
     recognise=_recognise_json,
     map=_map_json,
+    finish=unfinished,
     structure=dict.fromkeys(
         ("type", "time", "level", "msg", "tid", "timestamp", "id_slot", "id_task", "p0"), "VARCHAR"
     ),

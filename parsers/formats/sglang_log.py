@@ -16,13 +16,12 @@ import re
 
 import polars as pl
 
-from parsers import clock
+from parsers import clock, containers
 from parsers.format import Context, Format, Head
 from parsers.metrics import contract_fault, engine_instance
 from parsers.normalise import MAX_COUNT
 from parsers.records import ENGINE_SAMPLES, INSTANT
 
-_ANSI = r"(?:\x1b|\\u001[bB])\[[0-9;]*m"
 _STAMP = (
     r"\[(?:gpu_id=\d+|(?P<stamp>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?)"
     r"(?P<ranks>(?: [A-Z_]{2,9}\d{1,5})*))\] "
@@ -32,8 +31,6 @@ _BATCH = (
 )
 _START = r"^[^\"'{]*?" + _STAMP + r"server_args=ServerArgs\("
 _MODEL = (r"served_model_name='([^']+)'", r"model_path='([^']+)'")
-_CONTAINER_AT = r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) "
-_SERVICE = (r"^\[pod/([\w.-]+)/[\w.-]+\] ", r"^([\w.-]+) +\| ")
 _SIGN, _START_SIGN = re.compile(_BATCH), re.compile(_START)
 _SHARE = 0.02
 
@@ -63,7 +60,7 @@ _VALUES = (
 
 
 def _recognise(head: Head) -> bool:
-    lines = [re.sub(_ANSI, "", line) for line in head.lines]
+    lines = [containers.bare(line) for line in head.lines]
     batches = sum(bool(_SIGN.match(line)) for line in lines)
     return any(_START_SIGN.match(line) for line in lines) or batches > _SHARE * len(lines)
 
@@ -83,15 +80,14 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
 
 def _batches(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     """Batch lines, taken apart; the model is that of the last start-up line."""
-    told = frame.filter(
-        pl.col("line").str.contains_any(["Prefill batch", "Decode batch", "server_args=ServerArgs("])
+    plain = containers.unwrapped(
+        frame,
+        pl.col("line").str.contains_any(["Prefill batch", "Decode batch", "server_args=ServerArgs("]),
     )
-    plain = told.select("source_line", pl.col("line").str.replace_all(_ANSI, ""))
     parts = plain.with_columns(pl.col("line").str.extract_groups(_BATCH).alias("parts")).unnest("parts")
     is_start = pl.col("line").str.contains(_START)
     model = pl.coalesce(pl.col("line").str.extract(pattern, 1) for pattern in _MODEL)
     known = parts.with_columns(
-        service=pl.coalesce(pl.col("line").str.extract(pattern, 1) for pattern in _SERVICE),
         model=pl.when(is_start).then(model),
         process=is_start.cum_sum().cast(pl.Int64) + (context.carried.get("process") or 0),
     ).with_columns(pl.col("model").forward_fill().fill_null(pl.lit(context.carried.get("model"), pl.String)))
@@ -119,10 +115,9 @@ def _value(keys: tuple[str, ...]) -> pl.Expr:
 def _timed(batches: pl.DataFrame, context: Context) -> pl.DataFrame:
     local = clock.LocalClock.of(context)
     naive = pl.col("stamp").str.to_datetime("%Y-%m-%d %H:%M:%S%.f", time_unit="us", strict=False)
-    container = clock.iso_instant(pl.col("before").str.extract(_CONTAINER_AT, 1))
-    return batches.with_columns(
-        naive=pl.when(container.is_null()).then(naive), container=container
-    ).with_columns(at=pl.coalesce("container", local.at(pl.col("naive"))))
+    return batches.with_columns(naive=pl.when(pl.col("container_at").is_null()).then(naive)).with_columns(
+        at=pl.coalesce("container_at", local.at(pl.col("naive")))
+    )
 
 
 def _of_first_rank(batches: pl.DataFrame, context: Context) -> pl.DataFrame:
@@ -161,7 +156,7 @@ def _rows(batches: pl.DataFrame, context: Context) -> pl.DataFrame:
     server = pl.coalesce(pl.lit(context.options.get("instance"), pl.String), "service", pl.lit(file))
     dp = pl.when(pl.col("dp").is_not_null()).then("dp")
     window = pl.when(pl.col("window_s") >= 0).then("window_s")
-    own_clock = pl.col("container").is_null()
+    own_clock = pl.col("container_at").is_null()
     from_zone = {
         name: own_clock & on for name, on in clock.LocalClock.of(context).flags(pl.col("naive")).items()
     }

@@ -7,46 +7,34 @@ is counted and dropped: request lines hold prompts and answers, and nothing of t
 Time: the container's stamp (docker, CRI, compose -t) where there is one, else the record's own, which has
 neither year nor zone (see `parsers/clock.py`).
 
-Window: the engine divides by the time since its last statistics, printed or not. The loop wakes every ten
-seconds and idle windows are not printed, so after a silence the window is one interval, not the silence.
-Tokens of a window are rate x window, where the window is the gap to the engine's line before if that is
-near the interval (the interval itself where the stamps are too coarse to tell), else the interval, flagged
-`window_nominal`. The interval is the gap that recurs most; without three gaps it is vLLM's default, 10 s.
+Windows of rates: see `parsers/windows.py`; the interval is VLLM_LOG_STATS_INTERVAL, 10 s unless set
+otherwise.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import polars as pl
 
-from parsers import clock
+from parsers import clock, containers
 from parsers.format import Context, Format, Head
 from parsers.metrics import contract_fault, engine_instance
 from parsers.records import ENGINE_SAMPLES
+from parsers.windows import interval_s, with_window
+from parsers.xinference import VLLM_HEAD, VLLM_OWN_HEAD, as_vllm, is_xinference
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-DEFAULT_INTERVAL_S = 10.0
-"""vLLM's VLLM_LOG_STATS_INTERVAL unless set otherwise."""
-LONGEST_INTERVAL_S = 600
-STAMP_S = 1.0
-"""Resolution of the record's own stamp."""
-RECURRENCES = 3
 EXCLUDES_CACHED_FROM = 16
 """Version 0.16, the first after vllm #33290 (2026-02-04): prompt rates count computed tokens only."""
 INCLUDES_CACHED_BEFORE = 15
 
-_ANSI = r"(?:\x1b|\\u001[bB])\[[0-9;]*m"
 _LEVEL_AND_STAMP = r"(?:INFO|DEBUG|WARNING|ERROR|CRITICAL) (?P<stamp>\d\d-\d\d \d\d:\d\d:\d\d) "
 _RECORD = (
     r"^(?P<before>.*?)(?:\(\w+ pid=(?P<pid>\d+)[^)]*\) )?"
     + _LEVEL_AND_STAMP
     + r"\[?(?P<source>[\w./-]+\.py):\d+\] (?P<message>.*)$"
 )
-_STAT_SOURCE = r"^(?:[\w./-]*/)?(?:loggers|metrics|llm_engine)\.py$"
+_STAT_SOURCE = r"^(?:[\w./-]*[./])?(?:loggers|metrics|llm_engine)\.py$"
 _REQUEST_SOURCE = r"^(?:[\w./-]*/)?(?:request_)?logger\.py$"
 _STAT = r"^(?:Engine \d+: |\d+ Engines Aggregated: )?Avg prompt throughput: "
 _V0_HIT = r"^Prefix cache hit rate: GPU: ([\d.]+)%"  # -100 % means that there is no such cache
@@ -66,10 +54,8 @@ _MENTIONS = (
     "default args: ",
 )
 _RATE = r"([\d.]+|nan|inf|N/A) tokens/s"
-_INSTANT = r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d))"
-_SERVICE = (r"^\[pod/([\w.-]+)/[\w.-]+\] ", r"^([\w.-]+) +\| ")
-_AHEAD = r"^(?:\{\"log\":\")?[^\"'{]{0,200}?"
-"""What may stand before a record: a prefix, a progress bar; no quote, which another log would open."""
+_AHEAD = r"^[^\"'{]{0,200}?"
+"""What may stand before a record: a progress bar; no quote, which another log would open."""
 _HEADED = re.compile(_AHEAD + r"(?:DEBUG|INFO|WARNING|ERROR) [\d-]{5} [\d:]{8} \[?[\w./-]+\.py:\d+\] (.*)")
 _ACCESS = re.compile(_AHEAD + r"INFO:     ")
 _SIGNATURE = re.compile(
@@ -94,18 +80,20 @@ _VALUES: dict[str, tuple[str, float]] = {
 
 
 def _recognise(head: Head) -> bool:
-    lines = [re.sub(_ANSI, "", line) for line in head.lines]
+    bare = [containers.bare(line) for line in head.lines]
+    lines = [as_vllm(line) for line in bare]
     messages = [found[1] for line in lines if (found := _HEADED.match(line))]
     access = sum(bool(_ACCESS.match(line)) for line in lines)
     enough = len(messages) >= _HEADED_SHARE * (len(lines) - access)
-    return enough and any(_SIGNATURE.match(message) for message in messages)
+    return enough and any(_SIGNATURE.match(message) for message in messages) and not is_xinference(bare)
 
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     in_head = _records(_head_lines(context))
     records = _started(_records(frame), _started(in_head, None) if _begins_later(frame) else None)
     stats = _with_clock(records.filter("is_stat"), context)
-    windowed = _with_window(stats, _interval([_with_clock(in_head.filter("is_stat"), context), stats]))
+    interval = interval_s([_with_clock(in_head.filter("is_stat"), context), stats], _ENGINE_KEYS)
+    windowed = with_window(stats, interval, _ENGINE_KEYS)
     hits = _with_clock(records.filter(~pl.col("is_stat") & pl.col("is_v0_hit")), context)
     rows = pl.concat([_stat_rows(windowed, context), _hit_rows(hits, context)], how="diagonal_relaxed")
     return (
@@ -131,29 +119,18 @@ def _head_lines(context: Context) -> pl.DataFrame:
 
 
 def _candidates(lines: pl.DataFrame) -> pl.DataFrame:
-    """Lines that may matter, without colours; not the second part of a line that a container split."""
-    before = pl.col("line").shift(1)
-    split = before.str.contains(r"^\S+ (?:stdout|stderr) P ") | (
-        before.str.starts_with('{"log":"') & ~before.str.contains(r'\n","stream"', literal=True)
-    )
+    """Lines that may matter."""
     mentions = pl.any_horizontal(pl.col("line").str.contains(text, literal=True) for text in _MENTIONS)
-    return (
-        lines.filter(mentions & ~split.fill_null(value=False))
-        .select("source_line", "line")
-        .with_columns(pl.col("line").str.replace_all(_ANSI, ""))
+    return containers.unwrapped(lines, mentions).with_columns(
+        pl.col("line").str.replace(VLLM_HEAD, VLLM_OWN_HEAD)
     )
 
 
 def _records(lines: pl.DataFrame) -> pl.DataFrame:
     """The first log record of each candidate; one inside another record (a prompt's text) is not taken."""
     found = _candidates(lines).with_columns(pl.col("line").str.extract_groups(_RECORD).alias("record"))
-    json_time = pl.col("line").str.extract(r'"time":"' + _INSTANT + r'"\}\s*$', 1)
     return found.unnest("record").with_columns(
-        pl.coalesce(pl.col("line").str.extract(pattern, 1) for pattern in _SERVICE).alias("service"),
         pl.col("message").str.extract(r"^Engine (\d+): ", 1).alias("engine"),
-        clock.iso_instant(pl.coalesce(pl.col("before").str.extract(_INSTANT, 1), json_time)).alias(
-            "container_at"
-        ),
         _is_statistic(_STAT).alias("is_stat"),
         _is_statistic(_V0_HIT).alias("is_v0_hit"),
     )
@@ -191,7 +168,7 @@ def _with_clock(records: pl.DataFrame, context: Context) -> pl.DataFrame:
     local = clock.LocalClock.of(context)
     stamp, year = pl.col("stamp"), clock.stated_year(context)
     if year is not None:
-        opening = re.search(_LEVEL_AND_STAMP, re.sub(_ANSI, "", context.head))
+        opening = re.search(_LEVEL_AND_STAMP, context.head)
         first = opening["stamp"] if opening else records["stamp"].drop_nulls().to_list()[:1]
         naive = clock.naive_in_stated_year(stamp, year, first if isinstance(first, str) else "".join(first))
     elif context.modified_at is not None:
@@ -205,40 +182,6 @@ def _with_clock(records: pl.DataFrame, context: Context) -> pl.DataFrame:
 
 
 _ENGINE_KEYS = ("service", "pid", "engine")
-
-
-def _interval(samples: Sequence[pl.DataFrame]) -> float:
-    """The gap, in whole seconds, that recurs most between an engine's lines (the shorter of equals)."""
-    gaps = pl.concat(sample.select(_gap_s().round().alias("gap")) for sample in samples)["gap"]
-    usual = (
-        gaps.drop_nulls()
-        .to_frame()
-        .filter(pl.col("gap").is_between(1, LONGEST_INTERVAL_S))
-        .group_by("gap")
-        .len()
-        .sort(["len", "gap"], descending=[True, False])
-    )
-    if usual.is_empty() or usual["len"][0] < RECURRENCES:
-        return DEFAULT_INTERVAL_S
-    return float(usual["gap"][0])
-
-
-def _gap_s() -> pl.Expr:
-    return pl.col("at").diff().over(_ENGINE_KEYS).dt.total_microseconds() / 1e6
-
-
-def _with_window(stats: pl.DataFrame, interval_s: float) -> pl.DataFrame:
-    """Add `window_s`, and `nominal` where nothing but the interval speaks for it."""
-    gap = _gap_s()
-    exact = (
-        pl.col("container_at").is_not_null()
-        & pl.col("container_at").shift(1).over(_ENGINE_KEYS).is_not_null()
-    )
-    untold = (gap - interval_s).abs() <= pl.when(exact).then(0.0).otherwise(STAMP_S)
-    near = gap.is_between(0.5 * interval_s, 1.5 * interval_s).fill_null(value=False)
-    return stats.with_columns(
-        pl.when(near & ~untold).then(gap).otherwise(interval_s).alias("window_s"), (~near).alias("nominal")
-    )
 
 
 def _subject(context: Context) -> dict[str, pl.Expr]:
@@ -333,7 +276,7 @@ def _clock_fault(context: Context) -> pl.Expr:
 FORMAT = Format(
     name="vllm_log",
     title="vLLM server log",
-    written_by="vLLM (V0 and V1 engine), on stdout, docker, Kubernetes or compose",
+    written_by="vLLM (V0 and V1 engine), on stdout, docker, Kubernetes or compose; also inside Xinference",
     target=ENGINE_SAMPLES,
     container="text",
     recognised_by="records of level, MM-DD time and file.py:line; a statistics, start-up or request message",
