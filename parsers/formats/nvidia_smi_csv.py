@@ -1,7 +1,8 @@
 """Output of `nvidia-smi --query-gpu=... --format=csv`, looped: one line per GPU and tick.
 
-Belongs here: its columns, units, ways to say "no value", clock and device names. Does not belong here:
-`nvidia-smi dmon` (a table without a date), dcgm-exporter (`prometheus_query_range.py`).
+Belongs here: its columns, units, ways to say "no value", clock and device names; hl-smi (Gaudi) writes the same
+with a few names of its own. Does not belong here: `nvidia-smi dmon` (`nvidia_smi_dmon.py`), dcgm-exporter
+(`prometheus_query_range.py`), the instants of queries without timestamp (`parsers/meters.py`).
 
 It is read as text, not as CSV: logs of runs that were appended repeat or change their header, carry
 comments and chatter of the driver, and end in a cut line when the logger was killed. Columns are found by
@@ -14,7 +15,7 @@ import re
 
 import polars as pl
 
-from parsers import clock
+from parsers import clock, meters
 from parsers.format import Context, Format, Head
 from parsers.metrics import contract_fault
 from parsers.records import DEVICE_SAMPLES
@@ -29,11 +30,11 @@ _MEASURED: dict[str, tuple[tuple[str, ...], dict[str, float]]] = {
     "power_w": (("power.draw.average", "power.draw", "power.draw.instant"), _POWER),
     "energy_j": (("total_energy_consumption",), _ENERGY),
     "power_limit_w": (("enforced.power.limit", "power.limit"), _POWER),
-    "utilisation_ratio": (("utilization.gpu",), _SHARE),
+    "utilisation_ratio": (("utilization.gpu", "utilization.aip"), _SHARE),
     "memory_utilisation_ratio": (("utilization.memory",), _SHARE),
     "memory_used_bytes": (("memory.used",), _MEMORY),
     "memory_total_bytes": (("memory.total",), _MEMORY),
-    "temperature_c": (("temperature.gpu",), _TEMPERATURE),
+    "temperature_c": (("temperature.gpu", "temperature.aip"), _TEMPERATURE),
 }
 """Column -> fields of nvidia-smi, the best first; units, the usual first.
 
@@ -53,7 +54,7 @@ _FIELDS = (
 _HEADER = (
     r"""^\s*(?:"?[A-Za-z_][\w.]*(?: \[[^\],"]*\])?"?\s*,\s*)*"?[A-Za-z_][\w.]*(?: \[[^\],"]*\])?"?,?\s*$"""
 )
-_OWN_FIELD = r"(?:^|[\s,\"])(?:power\.draw|utilization\.gpu|temperature\.gpu|total_energy_consumption)"
+_OWN_FIELD = r"(?:^|[\s,\"])(?:power\.draw|utilization\.gpu|temperature\.gpu|total_energy_consumption \[)"
 _CELL = r"^(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([A-Za-z%]*)$"
 _NO_VALUE = r"^(?:\[.*\]|N/A|n/a|nan|NaN|Not Supported|-|)$"
 _SECONDS_APART = 0.05
@@ -61,8 +62,7 @@ _SECONDS_APART = 0.05
 
 BY_ORDER = "device_by_order"
 """The query names no device: it is known by its place among the lines of a tick, nvidia-smi's order."""
-IS_INDEX = "device_is_index"
-"""The device is known by its index, which other hosts use too."""
+IS_INDEX = meters.IS_INDEX
 INSTANT_POWER = "power_instant"
 """Power is a momentary value, not a mean."""
 
@@ -75,7 +75,11 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     lines = _with_header(frame, context)
     data = _with_fields(lines.filter("is_data"))
     local = clock.LocalClock.of(context)
-    timed = data.with_columns(_naive(pl.col("timestamp")).alias("naive")).with_columns(
+    named = pl.coalesce(_valued(field) for fields in _DEVICE for field in fields)
+    waits = pl.col("header").is_not_null() & pl.col("place timestamp").is_null() & named.is_not_null()
+    meters.keep(_dateless(lines, data.filter(waits), named), frame, context)
+    timed = data.filter(~waits).with_columns(_naive(pl.col("timestamp")).alias("naive"))
+    timed = timed.with_columns(
         pl.coalesce(local.at(pl.col("naive")), clock.iso_instant(pl.col("timestamp"))).alias("at")
     )
     rows = _judged(_with_device(timed), local, context)
@@ -84,6 +88,22 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         .join(rows, on="source_line", how="left", maintain_order="left")
         .with_columns(pl.col("_other").fill_null(value=True))
     )
+
+
+def _dateless(lines: pl.DataFrame, data: pl.DataFrame, device: pl.Expr) -> pl.DataFrame:
+    """Samples of queries without timestamp, and the lines of date between them, for `meters.finish`."""
+    index = pl.coalesce(_valued("uuid"), _valued("gpu_uuid")).is_null()
+    samples = _with_values(data).select(
+        "source_line",
+        *_MEASURED,
+        stamp=pl.lit(None, pl.String),
+        device=device,
+        device_name=pl.coalesce(_valued(field) for field in _NAME),
+        fault=pl.coalesce(_cut(), "fault"),
+        flags=pl.struct(index.alias(IS_INDEX), pl.col("is_momentary").alias(INSTANT_POWER)),
+    )
+    dates = lines.filter(~pl.col("is_data")).select("source_line", stamp=meters.stamp(pl.col("line")))
+    return pl.concat([samples, dates.filter(pl.col("stamp").is_not_null())], how="diagonal")
 
 
 def _is_header(line: pl.Expr) -> pl.Expr:
@@ -241,17 +261,21 @@ def _judged(rows: pl.DataFrame, local: clock.LocalClock, context: Context) -> pl
     )
 
 
-def _line_fault() -> pl.Expr:
+def _cut() -> pl.Expr:
     counts = (pl.col("cells"), pl.col("expected"))
+    return pl.when(counts[0] != counts[1]).then(
+        pl.format("number of cells: {}, of the header: {}; the line is cut, or of another query", *counts)
+    )
+
+
+def _line_fault() -> pl.Expr:
     return (
         pl.when(pl.col("header").is_null())
         .then(pl.lit("the line stands before any header: run nvidia-smi without noheader"))
         .when(pl.col("place timestamp").is_null())
-        .then(pl.lit("there is no timestamp column: add timestamp to --query-gpu"))
-        .when(counts[0] != counts[1])
-        .then(
-            pl.format("number of cells: {}, of the header: {}; the line is cut, or of another query", *counts)
-        )
+        .then(pl.lit("neither timestamp nor device is there: add timestamp and uuid to --query-gpu"))
+        .when(_cut().is_not_null())
+        .then(_cut())
         .when(pl.col("at").is_null())
         .then(pl.lit("timestamp is no local time YYYY/MM/DD HH:MM:SS.mmm that existed in the time zone"))
     )
@@ -266,7 +290,12 @@ FORMAT = Format(
     recognised_by="a header of nvidia-smi's field names with power.draw, utilization.gpu or temperature.gpu",
     recognise=_recognise,
     map=_map,
+    finish=meters.finish,
     traps=(
+        (
+            "A query without timestamp is dated by lines of date between its calls, by the options origin and "
+            "interval_s, or by the file's last change (flagged); it needs uuid or index then."
+        ),
         "timestamp is local time: give the option timezone; at the end of summer time an hour repeats.",
         "Without uuid or index in the query GPUs are told apart by their order within a tick (flagged).",
         "power.draw is within 5 W; A100 and H100 sample a quarter of the time: distrust short windows.",
