@@ -1,6 +1,6 @@
-"""What LiteLLM's shapes have in common: outcomes, call types, names.
+"""What LiteLLM's shapes have in common: outcomes, call types, names, what counts include.
 
-Belongs here: readings that `formats/litellm_payload.py` and `formats/litellm_spend_logs.py` share. Does not
+Belongs here: readings that the formats `litellm_*` share. Does not
 belong here: where a shape keeps a field.
 """
 
@@ -16,6 +16,8 @@ from parsers.fields import CLASS_NAME
 from parsers.values import present
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from parsers.fields import Fields, Read
     from parsers.format import Context
     from parsers.usage import Counts
@@ -136,6 +138,39 @@ def common(known: Known) -> dict[str, pl.Expr]:
         **usage.columns(counts, ~is_error & ~nothing),
         "cost_currency": pl.lit("USD"),
     }
+
+
+def cache_outside(fields: Fields, counts: Counts, objects: Sequence[str]) -> pl.Expr:
+    """True where a usage object shows that prompt_tokens leaves out the cache, as on some routes and before v1.65.
+
+    It shows it by stating the whole beside it, or by being Anthropic's own object; null where nothing shows it (the
+    rules of `normalise.py` then look at the counts).
+    """
+    prompt = counts.prompt.value
+    cached = counts.cache_read.value.fill_null(0) + counts.cache_write.value.fill_null(0)
+    whole = fields.whole(*(f"{at}.prompt_tokens" for at in objects)).value
+    bare = fields.whole(*(f"{at}.input_tokens" for at in objects)).value
+    own_names = [
+        f"{at}.{name}"
+        for at in objects
+        for name in ("cache_read_input_tokens", "cache_creation_input_tokens")
+    ]
+    totals = [f"{at}.total_tokens" for at in objects]
+    is_anthropic = (bare == prompt) & fields.raw(*own_names).is_not_null() & fields.raw(*totals).is_null()
+    shown = (cached > 0) & ((whole == prompt + cached) | is_anthropic)
+    return pl.when(shown.fill_null(value=False)).then(pl.lit(value=True))
+
+
+def is_bridged(known: Known) -> pl.Expr:
+    """Whether a served /v1/responses row is the outside of a chat completion that has a row, too.
+
+    Models without a Responses API are reached through a bridge, and both ends log the call: one call_id, equal counts.
+    """
+    counts = (known.counts.prompt.value, known.counts.completion.value)
+    served = known.call_id.is_not_null() & (known.status == "ok")
+    is_inside = served & known.call_type.is_in(["completion", "acompletion"])
+    is_outside = served & known.call_type.is_in(["responses", "aresponses"])
+    return (is_outside & is_inside.any().over(known.call_id, *counts)).fill_null(value=False)
 
 
 def own_tags(fields: Fields, name: str) -> pl.Expr:

@@ -1,13 +1,15 @@
 """LiteLLM `StandardLoggingPayload`: one JSON object per attempt, as callbacks, S3, GCS and the generic API
 write it.
 
-Covers JSON lines and JSON arrays of payloads. Facts: LiteLLM's logging specification and its issues, see
+Covers JSON lines, one payload per file, JSON arrays (one of all, or one batch per line) and objects that hold
+such a batch. Facts: LiteLLM's logging specification and its issues, see
 `FORMAT.traps`. What both LiteLLM formats share (call types, outcomes, usage objects) is in
 `parsers/litellm.py`.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -17,6 +19,7 @@ from parsers.fields import Fields, first_fault
 from parsers.format import Format, TokenSemantics
 from parsers.json_heads import mostly
 from parsers.records import REQUESTS
+from parsers.twins import pages_twin
 from parsers.usage import USAGE
 
 if TYPE_CHECKING:
@@ -64,8 +67,11 @@ STRUCTURE = {
 }
 
 
+_USAGE_OBJECTS = ("metadata.usage_object", "hidden_params.usage_object", "response.usage")
 _NEEDED = {"call_type", "startTime", "prompt_tokens"}
 _ONE_OF = {"response_cost", "hidden_params"}
+_BATCH_NAMES = ("logs", "data", "records", "payloads", "events", "items", "batch")
+_BATCH = re.compile(rf'\s*\{{[^{{\[]{{0,2000}}"(?:{"|".join(_BATCH_NAMES)})"\s*:\s*\[\s*\{{')
 _PLACEHOLDERS = ("redacted-by-litellm", "litellm_truncated")
 
 
@@ -73,10 +79,17 @@ def _recognise(head: Head) -> bool:
     return mostly(head.objects, lambda item: item.keys() >= _NEEDED and bool(_ONE_OF & item.keys()))
 
 
+def _recognise_batch(head: Head) -> bool:
+    """A batch may be larger than the head: the keys of its first payload are looked for in the text."""
+    needed = all(f'"{name}"' in head.text for name in (*_NEEDED, "model_group"))
+    return needed and bool(_BATCH.match(head.text)) and '"response_cost"' in head.text
+
+
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     fields = Fields(frame)
     text = fields.text
-    counts = usage.counts(fields, ("metadata.usage_object", "hidden_params.usage_object", "response.usage"))
+    counts = usage.counts(fields, _USAGE_OBJECTS)
+    is_outside = litellm.cache_outside(fields, counts, _USAGE_OBJECTS)
     times = litellm.times(fields)
     cost = fields.money("response_cost")
     limit = fields.whole("model_parameters.max_completion_tokens", "model_parameters.max_tokens")
@@ -118,8 +131,9 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         finish_reason=_finish_reason(fields),
         response_cache_hit=litellm.response_cache_hit(text("cache_hit")),
         cost_reported=cost.value,
+        _cache_outside=is_outside,
         _reject=first_fault([times.started, *counts.readings, times.ended, cost]),
-        _other=pl.lit(value=False),
+        _other=litellm.is_bridged(known),
     )
     return _with_prompt(litellm.with_safe_key(rows, context), fields, context)
 
@@ -169,7 +183,18 @@ FORMAT = Format(
         "Failed rows carry 0 tokens, which is unknown, not zero; newer versions carry an estimate.",
         "A client that hangs up is status success with error class ClientDisconnected: cancelled.",
         "Older versions and some routes leave cache tokens outside prompt_tokens; the row shows it.",
+        "A /v1/responses call that is bridged to a chat completion is logged at both ends: one row is kept.",
         "The id of a response-cache hit has a suffix _cache_hit<time>.",
     ),
     priority=0,
+)
+
+BATCH_FORMAT = pages_twin(
+    FORMAT,
+    name="litellm_payload_batches",
+    title="LiteLLM StandardLoggingPayload, batches",
+    written_by="LiteLLM proxy: generic API callback, as receivers and collectors keep it",
+    recognised_by=f"JSON objects that hold an array of payloads under one of {', '.join(_BATCH_NAMES)}",
+    recognise=_recognise_batch,
+    at=_BATCH_NAMES,
 )

@@ -17,7 +17,7 @@ from parsers.fields import Fields, first_fault
 from parsers.format import Format, TokenSemantics
 from parsers.json_heads import mostly
 from parsers.records import REQUESTS
-from parsers.twins import csv_twin
+from parsers.twins import csv_twin, pages_twin
 from parsers.usage import USAGE
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ _COLUMNS = (
     "session_id",
     "status",
 )
+_USAGE_OBJECTS = ("metadata.usage_object", "metadata.additional_usage_values")
 _NEEDED = {"request_id", "call_type", "spend", "prompt_tokens", "completion_tokens", "startTime"}
 
 
@@ -70,10 +71,17 @@ def _recognise_json(head: Head) -> bool:
     return mostly(head.objects, lambda item: item.keys() >= _NEEDED)
 
 
+def _recognise_pages(head: Head) -> bool:
+    """A page may be larger than the head: the keys are looked for in its text."""
+    keys = all(f'"{name}"' in head.text for name in ("data", *_NEEDED))
+    return keys and head.text.lstrip().startswith("{") and not _recognise_json(head)
+
+
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     fields = Fields(frame)
     text = fields.text
-    counts = usage.counts(fields, ("metadata.usage_object", "metadata.additional_usage_values"))
+    counts = usage.counts(fields, _USAGE_OBJECTS)
+    is_outside = litellm.cache_outside(fields, counts, _USAGE_OBJECTS)
     times = litellm.times(fields)
     cost, duration = fields.money("spend"), fields.number("request_duration_ms")
     error_class = text("metadata.error_information.error_class")
@@ -115,8 +123,9 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         error_kind=litellm.error_kind(status, error_class),
         response_cache_hit=litellm.response_cache_hit(text("cache_hit")),
         cost_reported=cost.value,
+        _cache_outside=is_outside,
         _reject=first_fault([times.started, *counts.readings, times.ended, cost, duration]),
-        _other=pl.lit(value=False),
+        _other=litellm.is_bridged(known),
     )
     return litellm.with_safe_key(rows, context)
 
@@ -146,3 +155,13 @@ FORMAT = Format(
 )
 
 CSV_FORMAT = csv_twin(FORMAT, needed=_NEEDED, written_by="LiteLLM proxy: table dump as CSV")
+
+PAGES_FORMAT = pages_twin(
+    FORMAT,
+    name="litellm_spend_log_pages",
+    title="LiteLLM SpendLogs pages",
+    written_by="LiteLLM proxy: answers of /spend/logs/ui and /spend/logs/v2",
+    recognised_by="JSON objects whose data holds rows with request_id, call_type, spend and startTime",
+    recognise=_recognise_pages,
+    at=("data",),
+)
