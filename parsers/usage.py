@@ -6,21 +6,22 @@ keeps the object (`formats/`), and what its counts include (`parsers/normalise.p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from parsers.fields import Fields, Read
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-_INPUT_DETAILS = dict.fromkeys(
-    ("cached_tokens", "cache_creation_tokens", "cache_write_tokens", "audio_tokens", "image_tokens"),
-    "VARCHAR",
+_WRITES = ("cache_creation_tokens", "cache_write_tokens", "cache_creation_input_tokens")
+_INPUT_DETAILS = dict.fromkeys(("cached_tokens", *_WRITES, "audio_tokens", "image_tokens"), "VARCHAR")
+_OUTPUT_DETAILS = dict.fromkeys(
+    ("reasoning_tokens", "thinking_tokens", "audio_tokens", "image_tokens"), "VARCHAR"
 )
-_OUTPUT_DETAILS = dict.fromkeys(("reasoning_tokens", "audio_tokens", "image_tokens"), "VARCHAR")
+_LIFETIMES = {"ephemeral_5m_input_tokens": "VARCHAR", "ephemeral_1h_input_tokens": "VARCHAR"}
 
 USAGE = {
     "prompt_tokens": "VARCHAR",
@@ -30,16 +31,46 @@ USAGE = {
     "total_tokens": "VARCHAR",
     "cache_read_input_tokens": "VARCHAR",
     "cache_creation_input_tokens": "VARCHAR",
-    "cache_creation": {"ephemeral_5m_input_tokens": "VARCHAR", "ephemeral_1h_input_tokens": "VARCHAR"},
+    "cache_creation": _LIFETIMES,
     "cached_tokens": "VARCHAR",
     "prompt_cache_hit_tokens": "VARCHAR",
     "num_cached_tokens": "VARCHAR",
+    "reasoning_tokens": "VARCHAR",
     "prompt_tokens_details": _INPUT_DETAILS,
     "input_tokens_details": _INPUT_DETAILS,
+    "input_token_details": _INPUT_DETAILS,
     "completion_tokens_details": _OUTPUT_DETAILS,
     "output_tokens_details": _OUTPUT_DETAILS,
+    "output_token_details": _OUTPUT_DETAILS,
 }
-"""Names of OpenAI chat and Responses, LiteLLM (which repeats Anthropic's), DeepSeek, Mistral, Moonshot."""
+"""Names of OpenAI chat, Responses and Realtime (singular details), Anthropic, LiteLLM (which has both),
+DeepSeek, Mistral, Moonshot, Qwen, Perplexity."""
+
+ITERATION = {
+    **dict.fromkeys(("input_tokens", "output_tokens"), "VARCHAR"),
+    **dict.fromkeys(("cache_read_input_tokens", "cache_creation_input_tokens"), "VARCHAR"),
+    "cache_creation": _LIFETIMES,
+}
+"""A member of Anthropic's `usage.iterations`: the message, and what ran beside it (compactions, advisors)."""
+
+_INPUT_SIDE = ("prompt_tokens_details", "input_tokens_details", "input_token_details")
+_OUTPUT_SIDE = ("completion_tokens_details", "output_tokens_details", "output_token_details")
+
+_ANTHROPIC = {"cache_read_input_tokens", "cache_creation_input_tokens", "server_tool_use"}
+
+
+def is_anthropic(stated: Any) -> bool:
+    """Whether a usage object is in Anthropic's dialect, which leaves the cache out of its input."""
+    if not isinstance(stated, dict) or {"total_tokens", "prompt_tokens"} & stated.keys():
+        return False
+    return {"input_tokens", "output_tokens"} <= stated.keys() and bool(_ANTHROPIC & stated.keys())
+
+
+def leaves_cache_out(fields: Fields, usage: str) -> pl.Expr:
+    """The same of records that were read; null where nothing tells."""
+    of_openai = fields.text(f"{usage}.total_tokens", f"{usage}.prompt_tokens").is_not_null()
+    cache = fields.text(f"{usage}.cache_read_input_tokens", f"{usage}.cache_creation_input_tokens")
+    return pl.when(of_openai).then(pl.lit(value=False)).when(cache.is_not_null()).then(pl.lit(value=True))
 
 
 @dataclass(frozen=True)
@@ -80,19 +111,23 @@ def counts(fields: Fields, objects: Sequence[str], row: str = "") -> Counts:
 
     """
 
+    def there(names: Iterable[str]) -> Read:
+        # A reject calls a count by the first name: only those that the chunk has.
+        return fields.whole(*filter(fields.has, names))
+
     def read(*names: str) -> Read:
-        return fields.whole(*(f"{at}.{name}" for at in objects for name in names))
+        return there(f"{at}.{name}" for at in objects for name in names)
 
     def total(*names: str) -> Read:
-        return fields.whole(
-            *(f"{row}{name}" for name in names), *(f"{at}.{name}" for at in objects for name in names)
+        return there(
+            [*(f"{row}{name}" for name in names), *(f"{at}.{name}" for at in objects for name in names)]
         )
 
-    def inside(name: str) -> tuple[str, str]:
-        return f"prompt_tokens_details.{name}", f"input_tokens_details.{name}"
+    def inside(name: str) -> tuple[str, ...]:
+        return tuple(f"{at}.{name}" for at in _INPUT_SIDE)
 
-    def generated(name: str) -> tuple[str, str]:
-        return f"completion_tokens_details.{name}", f"output_tokens_details.{name}"
+    def generated(name: str) -> tuple[str, ...]:
+        return tuple(f"{at}.{name}" for at in _OUTPUT_SIDE)
 
     return Counts(
         prompt=total("prompt_tokens", "input_tokens"),
@@ -104,15 +139,42 @@ def counts(fields: Fields, objects: Sequence[str], row: str = "") -> Counts:
         ),
         cache_write=_larger(
             read("cache_creation_input_tokens"),
-            read(*inside("cache_creation_tokens"), *inside("cache_write_tokens")),
+            read(*(place for name in _WRITES for place in inside(name))),
         ),
         cache_write_5m=read("cache_creation.ephemeral_5m_input_tokens"),
         cache_write_1h=read("cache_creation.ephemeral_1h_input_tokens"),
-        reasoning=read(*generated("reasoning_tokens")),
+        reasoning=read(*generated("reasoning_tokens"), *generated("thinking_tokens"), "reasoning_tokens"),
         audio_input=read(*inside("audio_tokens")),
         audio_output=read(*generated("audio_tokens")),
         image_input=read(*inside("image_tokens")),
         image_output=read(*generated("image_tokens")),
+    )
+
+
+def iterated(counts: Counts, fields: Fields, usage: str) -> Counts:
+    """Counts of a message and of what ran beside it: Anthropic bills all `iterations`, the message is one.
+
+    The top level may state less than their sum, so the larger of both counts.
+    """
+    column = f"{usage}.iterations"
+    if not fields.has(column):
+        return counts
+
+    def summed(read: Read, *path: str) -> Read:
+        each = pl.element()
+        for name in path:
+            each = each.struct.field(name)
+        whole = pl.col(column).list.eval(each.cast(pl.Int64, strict=False)).list.sum()
+        return Read(pl.max_horizontal(read.value, pl.when(whole > 0).then(whole)), read.fault)
+
+    return replace(
+        counts,
+        prompt=summed(counts.prompt, "input_tokens"),
+        completion=summed(counts.completion, "output_tokens"),
+        cache_read=summed(counts.cache_read, "cache_read_input_tokens"),
+        cache_write=summed(counts.cache_write, "cache_creation_input_tokens"),
+        cache_write_5m=summed(counts.cache_write_5m, "cache_creation", "ephemeral_5m_input_tokens"),
+        cache_write_1h=summed(counts.cache_write_1h, "cache_creation", "ephemeral_1h_input_tokens"),
     )
 
 

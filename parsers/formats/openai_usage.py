@@ -1,119 +1,223 @@
-"""OpenAI-style response bodies, or lines with a usage object, one JSON object per line (or one JSON array).
+"""OpenAI-style response bodies, lines that hold them or a usage object, and results of OpenAI batches.
 
-Covers `chat.completion`, `text_completion`, `response` and embedding bodies of OpenAI and of servers that
-speak its dialect, and home-made lines such as {"timestamp": ..., "model": ..., "usage": {...}}. Other APIs'
-bodies have their own formats.
+Covers chat completions, completions, responses, embeddings, images, transcriptions and realtime responses of OpenAI
+and of servers that speak its dialect (DeepSeek, Qwen, Mistral, xAI, Groq, Moonshot, Zhipu, Perplexity, MiniMax,
+OpenRouter, Gemini's compatible endpoint, vLLM ...), and home-made lines such as {"timestamp": ..., "model": ...,
+"usage": {...}}. Other APIs' bodies and event streams have their own formats.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from parsers import outcome, usage
-from parsers.fields import Fields
+from parsers import bodies, outcome, usage
+from parsers.fields import Read
 from parsers.format import Format, TokenSemantics
-from parsers.json_heads import mostly
-from parsers.records import REQUESTS
+from parsers.records import MONEY, REQUESTS
 
 if TYPE_CHECKING:
+    from parsers.fields import Fields
     from parsers.format import Context, Head
 
-_TIMES = ("created", "created_at", "timestamp", "time", "ts", "started_at")
-_NAMES = ("request_id", "user", "team", "project", "session_id", "provider")
-STRUCTURE = {
-    "id": "VARCHAR",
-    "object": "VARCHAR",
-    "model": "VARCHAR",
-    "status": "VARCHAR",
-    "service_tier": "VARCHAR",
-    "max_output_tokens": "VARCHAR",
-    "completed_at": "VARCHAR",
-    "latency_ms": "VARCHAR",
-    "duration_ms": "VARCHAR",
-    "ttft_ms": "VARCHAR",
-    **dict.fromkeys((*_TIMES, *_NAMES), "VARCHAR"),
+_COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
+_USAGE = {
+    **usage.USAGE,
+    # OpenAI's transcriptions; Perplexity; Groq; what a call cost (Perplexity: an object; OpenRouter; xAI)
+    "type": "VARCHAR",
+    **dict.fromkeys(("citation_tokens", "num_search_queries"), "VARCHAR"),
+    **dict.fromkeys(("queue_time", "total_time"), "VARCHAR"),
+    **dict.fromkeys(("cost_in_usd_ticks", "is_byok"), "VARCHAR"),
+    "cost": "JSON",
+    "cost_details": {"upstream_inference_cost": "VARCHAR"},
+}
+_BODY = {
+    **dict.fromkeys(("id", "object", "type", "model", "status", "service_tier", "output_format"), "VARCHAR"),
+    **dict.fromkeys(("created", "created_at", "completed_at", "max_output_tokens", *_COUNTS), "VARCHAR"),
     "choices": [{"finish_reason": "VARCHAR"}],
     "incomplete_details": {"reason": "VARCHAR"},
+    "base_resp": {"status_code": "VARCHAR"},
     "error": "JSON",
-    "usage": usage.USAGE,
-    **{
-        name: kind
-        for name, kind in usage.USAGE.items()
-        if name in ("prompt_tokens", "completion_tokens", "total_tokens")
-    },
+    "usage": _USAGE,
 }
+_STRUCTURE, _EMBEDDED = bodies.structure(_BODY)
 _DIALECT = ({"prompt_tokens", "total_tokens"}, {"input_tokens", "total_tokens"})
+_WITHOUT_TOTAL = ({"prompt_tokens", "completion_tokens"}, {"input_tokens", "output_tokens"})
 _OPERATIONS = {
     "chat.completion": "chat",
     "chat.completion.chunk": "chat",
     "text_completion": "completion",
     "response": "responses",
+    "realtime.response": "audio",
     "list": "embedding",
     "embedding": "embedding",
 }
-
-
-# Bodies of other APIs and lines of other logs have such counts, too; they carry one of these.
-_FOREIGN = {"call_type", "spend", "startTime", "hash_ids", "usageMetadata", "resourceSpans", "timings"}
+_CHUNK = "chat.completion.chunk"
+# Events of the Responses and Realtime APIs that were kept as JSON: these hold the answer as it ended.
+_LAST_EVENTS = r"^response\.(?:completed|incomplete|failed|cancelled|done)$"
+_XAI_TICKS_PER_USD = 10**10
 
 
 def _is_body(item: dict[str, Any]) -> bool:
-    """A body with a usage object of the OpenAI dialect (or with null for it), or a line with its counts."""
-    if _FOREIGN & item.keys() or item.get("type") == "message":
+    """A body with a usage object of the dialect (or with null for it), a line with its counts, or a batch's."""
+    kind, stated = str(item.get("object")), item.get("usage", item)
+    # Bodies of Anthropic, Gemini and DashScope; chunks of a stream.
+    is_other_api = (
+        "usageMetadata" in item or isinstance(item.get("output"), dict) or item.get("type") == "message"
+    )
+    if is_other_api or kind == _CHUNK:
         return False
-    stated = item.get("usage", item)
-    if stated is None:
-        return item.get("object") in _OPERATIONS
-    return isinstance(stated, dict) and any(names <= stated.keys() for names in _DIALECT)
+    if {"custom_id", "response", "error"} <= item.keys():
+        return True
+    if not isinstance(stated, dict):
+        return stated is None and kind in _OPERATIONS
+    # Embeddings and rerankers of some servers state a total alone; transcriptions may count seconds.
+    if kind == "list" or stated.get("type") == "duration":
+        return bool({"total_tokens", "seconds"} & stated.keys())
+    if stated is not item and "model" in item and not usage.is_anthropic(stated):
+        return any(names <= stated.keys() for names in (*_DIALECT, *_WITHOUT_TOTAL))
+    return any(names <= stated.keys() for names in _DIALECT)
+
+
+def _is_anthropic(item: dict[str, Any]) -> bool:
+    return usage.is_anthropic(item.get("usage")) and str(item.get("type", "message")) == "message"
 
 
 def _recognise(head: Head) -> bool:
-    return mostly(head.objects, _is_body)
-
-
-def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
-    fields = Fields(frame)
-    text = fields.text
-    counts = usage.counts(fields, ("usage",))
-    started = fields.instant(*_TIMES).needed("created")
-    ended, duration, ttft = (
-        fields.instant("completed_at"),
-        fields.number("latency_ms", "duration_ms"),
-        fields.number("ttft_ms"),
+    """Logs of one's own may mix APIs: lines of Anthropic's dialect count, unless they are most of it."""
+    return bodies.recognise(head, lambda item: _is_body(item) or _is_anthropic(item)) and not (
+        bodies.recognise(head, _is_anthropic)
     )
-    limit = fields.whole("max_output_tokens")
+
+
+def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
+    fields = bodies.lifted(frame, _BODY)
+    text = fields.text
     kind, state, error = text("object"), text("status"), outcome.error_kind(fields.raw("error"))
+    counts, is_additive = _counts(fields)
+    is_embedding = kind.is_in(["list", "embedding"]).fill_null(value=False)
+    of_anthropic = usage.leaves_cache_out(fields, "usage").fill_null(value=False)
+    untimed = pl.any_horizontal(
+        is_embedding,
+        kind == "realtime.response",
+        text("type") == "message",
+        text("usage.type", "custom_id").is_not_null(),
+        error.is_not_null(),
+    )
+    started, flags = bodies.started(fields, context, "created", "created_at", untimed=untimed)
+    # Neither the wrapper's time nor the file's is the record's own.
+    stated_at = fields.instant("created", "created_at").value
+    key_at = pl.when(flags.list.len() == 0).then(pl.coalesce(stated_at, started.value))
     # Home-made lines have an HTTP status where OpenAI's Responses have a word.
-    http_status = state.cast(pl.Int32, strict=False)
-    prompt, generated = counts.prompt.value, counts.completion.value
-    # Embedding bodies state no completion: they generate nothing.
-    output = pl.when(generated.is_null() & kind.is_in(["list", "embedding"])).then(0).otherwise(generated)
+    http_status = bodies.http_status(fields, "status")
+    prompt, generated, total = counts.prompt.value, counts.completion.value, counts.total.value
+    # Embedding bodies state no completion, some no prompt either: they generate nothing.
+    says_nothing = generated.is_null() & (is_embedding | (total == prompt))
+    output = pl.when(says_nothing).then(0).otherwise(generated)
+    cost = _cost(fields)
+    is_call = pl.any_horizontal(
+        each.is_not_null()
+        for each in (prompt, generated, total, kind, error, text("model", "usage.type", "custom_id"))
+    )
+    request_id, body_id = text("request_id", "id", "custom_id"), text("id", "custom_id")
+    refused = fields.whole("base_resp.status_code").value != 0
     return fields.rows(
-        request_id=text("request_id", "id"),
-        record_key=pl.concat_str([text("id"), started.value.dt.timestamp("us")], separator="|"),
+        other=~is_call | _is_part(fields, kind, body_id, prompt),
+        request_id=request_id,
+        record_key=pl.concat_str(
+            [body_id, key_at.dt.timestamp("us").cast(pl.String).fill_null("")], separator="|"
+        ),
+        call_id=text("custom_id"),
         started_at=started,
-        ended_at=ended,
-        duration_ms=duration,
-        ttft_ms=ttft,
-        **{name: text(name) for name in _NAMES if name != "request_id"},
+        **bodies.columns(fields) | _groq(fields) | {"ended_at": fields.instant("ended_at", "completed_at")},
         model_served=text("model"),
-        operation=kind.replace_strict(_OPERATIONS, default="other", return_dtype=pl.String),
-        service_tier=text("service_tier"),
-        max_output_tokens=limit,
-        input_tokens=prompt,
+        operation=_operation(fields, kind),
+        service_tier=pl.when(bodies.is_batch(fields)).then(pl.lit("batch")).otherwise(text("service_tier")),
+        input_tokens=pl.when(is_embedding).then(pl.coalesce(prompt, total)).otherwise(prompt),
         output_tokens=output,
         **usage.columns(counts, pl.lit(value=True)),
+        _cache_outside=pl.when(of_anthropic).then(pl.lit(value=True)),
         status=outcome.status(
             http_status,
-            failed=error.is_not_null() | state.is_in(["failed", "error", "failure"]),
+            failed=error.is_not_null() | refused | state.is_in(["failed", "error", "failure"]),
             cancelled=state.is_in(["cancelled", "canceled"]),
         ),
-        http_status=pl.when(http_status.is_between(100, 999)).then(http_status),
+        http_status=pl.when(http_status >= 100).then(http_status),  # noqa: PLR2004
         error_kind=error,
         finish_reason=_finish_reason(fields),
+        cost_reported=cost,
+        cost_currency=pl.when(cost.is_not_null()).then(pl.lit("USD")),
+        flags=pl.when(is_additive).then(flags.list.concat(pl.lit(["citations_added"]))).otherwise(flags),
     )
+
+
+def _counts(fields: Fields) -> tuple[usage.Counts, pl.Expr]:
+    """The counts, and whether they are Perplexity's: citations and reasoning beside prompt and completion."""
+    stated = usage.counts(fields, ("usage",))
+    citations = fields.whole("usage.citation_tokens")
+    is_additive = citations.value.is_not_null()
+
+    def added(read: Read, more: pl.Expr) -> Read:
+        return Read(
+            pl.when(is_additive).then(read.value + more.fill_null(0)).otherwise(read.value), read.fault
+        )
+
+    return (
+        replace(
+            stated,
+            prompt=added(stated.prompt, citations.value),
+            completion=added(stated.completion, stated.reasoning.value),
+            total=Read(pl.when(~is_additive).then(stated.total.value), stated.total.fault),
+        ),
+        is_additive,
+    )
+
+
+def _cost(fields: Fields) -> pl.Expr:
+    """What the provider says that a call cost, in USD; with one's own key the upstream's bill comes on top."""
+    cost = fields.raw("usage.cost")
+    stated = pl.coalesce(cost.str.json_path_match("$.total_cost"), cost)
+    upstream = fields.money("usage.cost_details.upstream_inference_cost").value
+    is_byok = fields.truth("usage.is_byok").value
+    ticks = fields.money("usage.cost_in_usd_ticks").value / _XAI_TICKS_PER_USD
+    dollars = stated.cast(MONEY, strict=False) + pl.when(is_byok).then(upstream.fill_null(0)).otherwise(0)
+    return pl.coalesce(dollars, ticks)
+
+
+def _groq(fields: Fields) -> dict[str, pl.Expr]:
+    """Groq's own clock, in seconds: the wait, and the work after it."""
+    queue, work = fields.number("usage.queue_time").value, fields.number("usage.total_time").value
+    stated = fields.number("duration_ms", "latency_ms").value
+    took = ((queue.fill_null(0) + work) * 1000).round(6)
+    return {"queue_ms": (queue * 1000).round(6), "duration_ms": pl.coalesce(stated, took)}
+
+
+def _operation(fields: Fields, kind: pl.Expr) -> pl.Expr:
+    """From the kind of body, else from the route; transcriptions and images state no kind."""
+    is_image = fields.text("output_format").is_not_null()
+    return (
+        pl.when(kind.is_null() & fields.text("usage.type").is_not_null())
+        .then(pl.lit("audio"))
+        .when(kind.is_null() & is_image)
+        .then(pl.lit("image"))
+        .otherwise(
+            pl.coalesce(
+                kind.replace_strict(_OPERATIONS, default=None, return_dtype=pl.String),
+                bodies.operation(fields),
+                pl.lit("other"),
+            )
+        )
+    )
+
+
+def _is_part(fields: Fields, kind: pl.Expr, body_id: pl.Expr, prompt: pl.Expr) -> pl.Expr:
+    """Chunks and events of a stream that was kept as JSON, but for the one that has the answer's usage."""
+    event = fields.text("type")
+    is_event = event.str.contains(r"^response\.") & ~event.str.contains(_LAST_EVENTS)
+    is_chunk = (kind == _CHUNK).fill_null(value=False)
+    return is_event.fill_null(value=False) | (is_chunk & bodies.outdone(body_id, prompt.is_not_null()))
 
 
 def _finish_reason(fields: Fields) -> pl.Expr:
@@ -126,18 +230,29 @@ def _finish_reason(fields: Fields) -> pl.Expr:
 FORMAT = Format(
     name="openai_usage",
     title="OpenAI-style response or usage lines",
-    written_by="Clients and gateways that keep response bodies of OpenAI-compatible APIs",
+    written_by="Clients and gateways that keep response bodies of OpenAI-compatible APIs; results of batches",
     target=REQUESTS,
     container="json_lines",
-    recognised_by="JSON objects with a usage object of prompt_tokens (or input_tokens) and total_tokens",
+    recognised_by="JSON objects that are or hold usage of prompt_tokens (or input_tokens), and a total or a model",
     recognise=_recognise,
     map=_map,
-    structure=STRUCTURE,
-    semantics=TokenSemantics(cache_read="inside", cache_write="inside", reasoning="inside", clock="utc"),
+    structure=_STRUCTURE,
+    embedded=_EMBEDDED,
+    semantics=TokenSemantics(
+        cache_read="inside", cache_write="inside", reasoning="inside", clock="utc", money="USD"
+    ),
     traps=(
-        "created is the start of generation in whole seconds; a line without any time is rejected.",
-        "Some servers leave reasoning out of completion_tokens: total_tokens shows it.",
+        "created is the start of generation in whole seconds; a time beside the body comes first.",
+        "A chat body or line without any time is rejected; embeddings, transcriptions, realtime responses,",
+        "errors and batches' results may state none: then the file's time, flagged time_from_file.",
+        "Lines of Anthropic's dialect between them (cache fields, no total_tokens) have the cache outside.",
+        "xAI leaves reasoning out of completion_tokens, Gemini's endpoint hides it: total_tokens shows both.",
+        "Perplexity's citation_tokens and reasoning_tokens are added to prompt and completion: citations_added.",
         "cached_tokens and cache_write_tokens may together exceed prompt_tokens: they are cut to it.",
-        "usage of null (streamed without include_usage) is unknown, not zero.",
+        "usage of null (streamed without include_usage) is unknown, not zero. Audio by the second has no tokens.",
+        "Of chunks kept as JSON the last one with usage counts; they are cumulative.",
+        "A batch's results are of the tier batch.",
+        "cost is OpenRouter's or Perplexity's charge in USD, xAI's ticks are 1e-10 USD.",
+        "At OpenRouter with one's own key (is_byok) the upstream's cost is added: it is not part of cost.",
     ),
 )

@@ -1,0 +1,131 @@
+"""Bedrock Converse: response bodies, what SDKs make of them, and the metadata event of ConverseStream.
+
+InvokeModel has the bodies of the models' own APIs; Bedrock's invocation logs have their own format.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from parsers import bodies, outcome
+from parsers.format import Format, TokenSemantics
+from parsers.normalise import MAX_SPAN_MS
+from parsers.records import REQUESTS
+
+if TYPE_CHECKING:
+    from parsers.fields import Fields
+    from parsers.format import Context, Head
+
+_COUNTS = {
+    "input_tokens": ("inputTokens",),
+    "output_tokens": ("outputTokens",),
+    "_total_tokens": ("totalTokens",),
+    "cache_read_tokens": ("cacheReadInputTokens", "cacheReadInputTokenCount"),
+}
+_WRITES = ("cacheWriteInputTokens", "cacheWriteInputTokenCount")
+_HTTP_DATE = "%a, %d %b %Y %H:%M:%S GMT"
+_OTHER_EVENTS = ("messageStart", "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop")
+_META = "ResponseMetadata"
+_BODY = {
+    **dict.fromkeys(("stopReason", "modelId", "model", *_OTHER_EVENTS), "VARCHAR"),
+    "usage": {
+        **dict.fromkeys((*(name for names in _COUNTS.values() for name in names), *_WRITES), "VARCHAR"),
+        "cacheDetails": [{"ttl": "VARCHAR", "inputTokens": "VARCHAR"}],
+    },
+    "metrics": {"latencyMs": "VARCHAR"},
+    "trace": {"promptRouter": {"invokedModelId": "VARCHAR"}},
+    "serviceTier": {"type": "VARCHAR"},
+    "performanceConfig": {"latency": "VARCHAR"},
+    _META: {"RequestId": "VARCHAR", "HTTPStatusCode": "VARCHAR", "HTTPHeaders": {"date": "VARCHAR"}},
+    "$metadata": {"requestId": "VARCHAR", "httpStatusCode": "VARCHAR"},
+    "Error": {"Code": "VARCHAR"},
+}
+_PLACES = ("metadata", *bodies.PLACES)
+_STRUCTURE, _EMBEDDED = bodies.structure(_BODY, _PLACES)
+
+
+def _is_body(item: dict[str, Any]) -> bool:
+    stated = item.get("usage")
+    return (
+        isinstance(stated, dict)
+        and {"inputTokens", "outputTokens"} <= stated.keys()
+        and "schemaType" not in item
+    )
+
+
+def _recognise(head: Head) -> bool:
+    return bodies.recognise(head, _is_body, _PLACES)
+
+
+def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
+    fields = bodies.lifted(frame, _BODY, _PLACES)
+    text = fields.text
+    at, flags = bodies.started(fields, context)
+    took = fields.number("metrics.latencyMs", "duration_ms", "latency_ms")
+    span = (took.value.clip(0, MAX_SPAN_MS) * 1000).round().cast(pl.Int64).cast(pl.Duration("us"))
+    ended = fields.instant(f"{_META}.HTTPHeaders.date", unit=_HTTP_DATE).value
+    answered = ended - span.fill_null(pl.duration(microseconds=0))
+    has_date = (flags.list.len() > 0) & answered.is_not_null()
+    counts = {column: fields.whole(*(f"usage.{name}" for name in names)) for column, names in _COUNTS.items()}
+    written, hour = fields.whole(*(f"usage.{name}" for name in _WRITES)), _hour(fields)
+    is_split = (hour <= written.value).fill_null(value=False)
+    request_id = text(f"{_META}.RequestId", "$metadata.requestId", "request_id")
+    http_status = bodies.http_status(fields, f"{_META}.HTTPStatusCode", "$metadata.httpStatusCode")
+    error, is_usage = text("Error.Code"), counts["input_tokens"].value.is_not_null()
+    return fields.rows(
+        other=~(is_usage | error.is_not_null()),
+        request_id=request_id,
+        record_key=request_id,
+        **bodies.columns(fields)
+        | {
+            "duration_ms": took,
+            "provider": text("provider").fill_null("bedrock"),
+        },
+        started_at=pl.when(has_date).then(answered).otherwise(at.value),
+        model_served=text("trace.promptRouter.invokedModelId", "model"),
+        operation=pl.lit("chat"),
+        service_tier=text("serviceTier.type", "performanceConfig.latency"),
+        **counts,
+        cache_write_5m_tokens=pl.when(is_split).then(written.value - hour).otherwise(written.value),
+        cache_write_1h_tokens=pl.when(is_split).then(hour),
+        status=outcome.status(http_status, failed=error.is_not_null()),
+        http_status=http_status,
+        error_kind=error,
+        finish_reason=text("stopReason"),
+        flags=pl.when(has_date).then(pl.lit([], pl.List(pl.String))).otherwise(flags),
+    )
+
+
+def _hour(fields: Fields) -> pl.Expr:
+    """Tokens written to caches of one hour."""
+    if not fields.has("usage.cacheDetails"):
+        return pl.lit(None, dtype=pl.Int64)
+    entry = pl.element().struct
+    of_hour = pl.when(entry.field("ttl") == "1h").then(
+        entry.field("inputTokens").cast(pl.Int64, strict=False)
+    )
+    return pl.col("usage.cacheDetails").list.eval(of_hour).list.sum()
+
+
+FORMAT = Format(
+    name="bedrock_converse",
+    title="Bedrock Converse bodies",
+    written_by="Clients and proxies that keep answers of Bedrock's Converse and ConverseStream",
+    target=REQUESTS,
+    container="json_lines",
+    recognised_by="JSON objects that are or hold a usage object of inputTokens and outputTokens",
+    recognise=_recognise,
+    map=_map,
+    structure=_STRUCTURE,
+    embedded=_EMBEDDED,
+    semantics=TokenSemantics(cache_read="outside", cache_write="outside", reasoning="inside", clock="utc"),
+    traps=(
+        "inputTokens leaves cache reads and writes out; totalTokens includes them. ...TokenCount are twins.",
+        "Times: the line's, else the date of the answer's headers (its end, in whole seconds) less the latency,",
+        "else the file's, flagged time_from_file. boto3 keeps that date in ResponseMetadata.",
+        "The model is in the request and the URL only; trace.promptRouter names the one that a router chose.",
+        "Of a stream's events only metadata has usage; the others are other lines.",
+    ),
+)
