@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from parsers.records import Table
 
 MAX_OBJECTS = 20
-Container = Literal["json_lines", "json_document", "csv", "text", "parquet"]
+Container = Literal["json_lines", "json_document", "csv", "csv_cells", "text", "parquet"]
 MAX_HEADER_CHARACTERS = 65_536
 Structure = Any
 """Nested DuckDB types of the fields that are read: {"id": "VARCHAR", "usage": {"n": "VARCHAR"}, "tags": ["VARCHAR"]}."""
@@ -63,7 +63,7 @@ class Head:
     def objects(self) -> list[dict[str, Any]]:
         """At most 20 JSON objects: of lines, of one leading array, or spread over lines one after another."""
         text = self.text.lstrip()
-        if text.startswith("["):
+        if text.startswith("[") and text[1:].lstrip()[:1] in ("{", ""):
             return _leading_objects(text[1:])
         if is_spread(text):
             return _leading_objects(text)
@@ -151,6 +151,7 @@ class Format:
     `_other` (Boolean: the record is recognised and is not a row). Raw frames hold `source_line` (Int64) and
       json_lines, json_document: the fields of `structure` (structs as structs),
       csv, parquet: the columns as text / as typed in the file,
+      csv_cells: each cell behind the first column of a CSV: `first`, `header`, `value` (text),
       text: `line` (String).
     Counts come out of `map` as the source states them; `semantics` says what they include.
 
@@ -168,9 +169,13 @@ class Format:
     recognise: Callable[[Head], bool]
     map: Callable[[pl.DataFrame, Context], pl.DataFrame]
     structure: Structure = None
+    """Fields that are read; of a CSV, the columns that are, where they are known."""
     finish: Callable[[Context], pl.DataFrame] | None = None
     records: str | None = None
     """json_document only: SQL over the table `document` (the fields of `structure`), one row per record."""
+    elements: str | None = None
+    """json_document only: how the elements of an inner array begin (pattern over bytes). Then a row of `document` is an
+    element and `structure` is its own, so that documents of any size are read in pieces."""
     embedded: Mapping[str, Structure] = field(default_factory=dict)
     """Columns that hold JSON text inside a string, with the structure to read them by."""
     semantics: TokenSemantics = TokenSemantics()

@@ -21,6 +21,8 @@ reasoning.
 - `ended_before_start`, `first_token_out_of_order`: the later instant is unknown.
 - `cost_below_zero`: the cost is unknown.
 The tokens at the end of each block of a prompt follow the input when it changes.
+Sums (USAGE_BUCKETS) follow the same rules of counts: what holds for each call holds for their sum. Their cost
+may be below zero: credits.
 """
 
 from __future__ import annotations
@@ -29,14 +31,17 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from parsers.records import REQUESTS
+from parsers.records import COUNT, REQUESTS, USAGE_BUCKETS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from parsers.format import TokenSemantics
 
 MAX_COUNT = 1 << 40
 MAX_SPAN_MS = 366 * 86_400_000
 COUNTS = tuple(c.name for c in REQUESTS.columns if c.unit == "tokens" and c.name != "prefix_token_counts")
+_BUCKET_COUNTS = tuple(c.name for c in USAGE_BUCKETS.columns if c.dtype is COUNT and c.name != "source_line")
 TOTAL = "_total_tokens"
 OUTSIDE = "_cache_outside"
 _STATED_INPUT = "_stated_input"
@@ -62,19 +67,8 @@ def normalise(frame: pl.DataFrame, semantics: TokenSemantics) -> pl.DataFrame:
         the columns of REQUESTS.
 
     """
-    extra = [
-        pl.lit(None, dtype=dtype).alias(name)
-        for name, dtype in ((TOTAL, pl.Int64), (OUTSIDE, pl.Boolean))
-        if name not in frame.columns
-    ]
-    frame = frame.with_columns(extra)
     frame = frame.with_columns(pl.col("input_tokens").alias(_STATED_INPUT))
-    frame = _within_range(frame, *COUNTS, TOTAL)
-    if semantics.zero_means == "unknown":
-        frame = _without_empty_usage(frame)
-    frame = _cache_inside(frame, semantics)
-    frame = _reasoning_inside(frame, semantics)
-    frame = _within_range(frame, "input_tokens", "output_tokens")
+    frame = _counts(frame, semantics, COUNTS)
     frame = _parts_inside(frame)
     frame = _counts_along_prompt(frame)
     frame = _times(frame)
@@ -83,6 +77,31 @@ def normalise(frame: pl.DataFrame, semantics: TokenSemantics) -> pl.DataFrame:
         cost_reported=pl.when(pl.col("cost_reported") >= 0).then(pl.col("cost_reported")),
         flags=pl.col("flags").fill_null([]),
     ).select(REQUESTS.names)
+
+
+def normalise_buckets(frame: pl.DataFrame, semantics: TokenSemantics) -> pl.DataFrame:
+    """Give rows of USAGE_BUCKETS their contract meaning; see `normalise`."""
+    frame = _counts(frame, semantics, _BUCKET_COUNTS)
+    disordered = pl.col("ended_at") <= pl.col("started_at")
+    frame = _flagged(frame, "ended_before_start", disordered)
+    return frame.with_columns(
+        ended_at=pl.when(~disordered).then("ended_at"), flags=pl.col("flags").fill_null([])
+    ).select(USAGE_BUCKETS.names)
+
+
+def _counts(frame: pl.DataFrame, semantics: TokenSemantics, counts: Sequence[str]) -> pl.DataFrame:
+    """Counts within range, cache inside of input, reasoning inside of output."""
+    extra = [
+        pl.lit(None, dtype=dtype).alias(name)
+        for name, dtype in ((TOTAL, pl.Int64), (OUTSIDE, pl.Boolean))
+        if name not in frame.columns
+    ]
+    frame = _within_range(frame.with_columns(extra), *counts, TOTAL)
+    if semantics.zero_means == "unknown":
+        frame = _without_empty_usage(frame)
+    frame = _cache_inside(frame, semantics)
+    frame = _reasoning_inside(frame, semantics)
+    return _within_range(frame, "input_tokens", "output_tokens")
 
 
 def _flagged(frame: pl.DataFrame, flag: str, where: pl.Expr) -> pl.DataFrame:

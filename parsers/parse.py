@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from parsers.csv_reader import read_csv
+from parsers.csv_wide import read_csv_cells
+from parsers.json_elements import read_elements
 from parsers.json_reader import read_json_lines
-from parsers.normalise import OUTSIDE, TOTAL, normalise
+from parsers.normalise import OUTSIDE, TOTAL, normalise, normalise_buckets
 from parsers.prefetch import ahead
 from parsers.readers import (
     CHUNK_BYTES,
@@ -25,7 +27,7 @@ from parsers.readers import (
     read_parquet,
     read_text,
 )
-from parsers.records import REQUESTS
+from parsers.records import REQUESTS, USAGE_BUCKETS
 from parsers.rejects import Explainer
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from parsers.sources import Laid, Source
 
 _LINE_CONTAINERS = ("json_lines", "text", "csv")
+_NORMALISED = {REQUESTS.name: normalise, USAGE_BUCKETS.name: normalise_buckets}
 # Put in by `parse` itself.
 _ORIGIN = ("source_format", "source_file", "source_line")
 
@@ -112,9 +115,11 @@ def _read(fmt: Format, laid: Laid, work: Path, *, strictly: bool) -> Iterator[Ra
         case "json_lines":
             return read_json_lines(fmt, laid, work, strictly=strictly)
         case "json_document":
-            return read_json_document(fmt, laid)
+            return read_elements(fmt, laid, work) if fmt.elements else read_json_document(fmt, laid)
         case "csv":
             return read_csv(fmt, laid, work, strictly=strictly)
+        case "csv_cells":
+            return read_csv_cells(fmt, laid, work, strictly=strictly)
         case "text":
             return read_text(laid)
         case "parquet":
@@ -134,8 +139,8 @@ def _checked(mapped: pl.DataFrame, fmt: Format) -> tuple[pl.DataFrame, dict[int,
     is_other = pl.col("_other").fill_null(value=False)
     refused = mapped.filter(pl.col("_reject").is_not_null() & ~is_other)
     rows, unfit = _typed(mapped.filter(pl.col("_reject").is_null() & ~is_other), fmt.target)
-    if fmt.target is REQUESTS:
-        rows = normalise(rows, fmt.semantics)
+    if fmt.target.name in _NORMALISED:
+        rows = _NORMALISED[fmt.target.name](rows, fmt.semantics)
     rows, broken = _by_the_rules(rows, fmt.target)
     reasons = dict(zip(refused[LINE].to_list(), refused["_reject"].to_list(), strict=True))
     return rows, reasons | unfit | broken, int(mapped.select(is_other.sum()).item())
@@ -147,7 +152,7 @@ def _typed(rows: pl.DataFrame, target: Table) -> tuple[pl.DataFrame, dict[int, s
     What `normalise` needs beside them stays.
     """
     have = rows.schema
-    extra = [name for name in (TOTAL, OUTSIDE) if target is REQUESTS and name in have]
+    extra = [name for name in (TOTAL, OUTSIDE) if target.name in _NORMALISED and name in have]
     casts = [
         pl.col(column.name).cast(column.dtype, strict=False)
         if column.name in have

@@ -270,10 +270,16 @@ def first_sentence(error: BaseException) -> str:
 
 
 def read_json_document(fmt: Format, laid: Laid) -> Iterator[Raw]:
-    """One or more JSON documents: `fmt.records` says in SQL over the table `document` what a record is."""
+    """One or more JSON documents, also in an array: `fmt.records` says in SQL over the table `document` what a record is."""
     columns = selected(list(fmt.structure), dict(fmt.embedded))
+    with laid.path.open("rb") as stream:
+        in_array = stream.read(65_536).removeprefix(BOM).lstrip().startswith(b"[")
     source = json_table(
-        fmt, laid.path, "unstructured", tolerant=False, max_object_bytes=max(16 << 20, laid.size_bytes + 4096)
+        fmt,
+        laid.path,
+        "array" if in_array else "unstructured",
+        tolerant=False,
+        max_object_bytes=max(16 << 20, laid.size_bytes + 4096),
     )
     sql = f"WITH document AS (SELECT {columns} FROM {source}) {fmt.records}"
     seen = 0

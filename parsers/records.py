@@ -1,8 +1,9 @@
 """The record tables that parsers emit, and the classes that declare any table.
 
-Belongs here: `Column`, `Table` and the declarations of `requests`, `engine_samples`, `device_samples`,
-`rejects` and `files`. From one declaration come the Polars schema, the DuckDB DDL, the structural check and the
-reference page. Does not belong here: marts (`warehouse/tables.py`), reading (`parsers/readers.py`), arithmetic.
+Belongs here: `Column`, `Table` and the declarations of `requests`, `usage_buckets`, `engine_samples`,
+`device_samples`, `rejects` and `files`. From one declaration come the Polars schema, the DuckDB DDL, the
+structural check and the reference page. Does not belong here: marts (`warehouse/tables.py`), reading
+(`parsers/readers.py`), arithmetic.
 """
 
 from __future__ import annotations
@@ -174,6 +175,10 @@ def _columns(*groups: Sequence[Column]) -> tuple[Column, ...]:
 
 STATUSES = ("ok", "error", "cancelled")
 USAGE_ORIGINS = ("reported", "estimated", "missing")
+OPERATIONS = (
+    *("chat", "completion", "responses", "embedding", "rerank"),
+    *("image", "audio", "moderation", "batch", "other"),
+)
 
 _ORIGIN = (
     _text("source_format", "Name of the format that read the row.", nullable=False),
@@ -222,22 +227,7 @@ REQUESTS = Table(
             _text("provider", "Vendor or engine that answered."),
             _text("model_requested", "Model name the client asked for."),
             _text("model_served", "Model name that answered."),
-            _text(
-                "operation",
-                "Kind of call.",
-                allowed=(
-                    "chat",
-                    "completion",
-                    "responses",
-                    "embedding",
-                    "rerank",
-                    "image",
-                    "audio",
-                    "moderation",
-                    "batch",
-                    "other",
-                ),
-            ),
+            _text("operation", "Kind of call.", allowed=OPERATIONS),
             _text("endpoint", "Route or address of the upstream, without credentials and query."),
             Column("stream", pl.Boolean, "Whether the answer was streamed."),
             _text("service_tier", "Service tier as logged (default, priority, flex, batch)."),
@@ -287,6 +277,64 @@ REQUESTS = Table(
             ),
             Column("prompt_bytes", COUNT, "Size of the prompt's text.", unit="bytes", minimum=0),
             _text("usage_origin", "Where the token counts come from.", nullable=False, allowed=USAGE_ORIGINS),
+            Column("flags", pl.List(TEXT), "What was repaired in the row, assumed for it, or looks wrong."),
+        ),
+    ),
+)
+
+USAGE_BUCKETS = Table(
+    "usage_buckets",
+    "What a source states in sums instead of calls: usage or cost of a period, by whatever it groups by. "
+    "Never added to requests: both count the same work.",
+    "one row per period and group that a source sums by",
+    ("source_file", "source_line"),
+    _columns(
+        (
+            _text(
+                "record_key",
+                "Identity of the sum: who sums, the period and the group. Of rows that share it the one of the "
+                "latest file is kept: a sum grows until its period has ended and been settled.",
+            ),
+        ),
+        _ORIGIN,
+        (
+            _text(
+                "report",
+                "Report or table that states the sum. Reports of one source may be views of the same usage.",
+                nullable=False,
+            ),
+            Column("started_at", INSTANT, "Start of the period.", nullable=False),
+            Column("ended_at", INSTANT, "End of the period, not part of it."),
+            _text("gateway", "Gateway product that sums."),
+            _text("provider", "Vendor that answered."),
+            _text("organization", "Organisation that pays."),
+            _text("team", "Team that pays."),
+            _text("project", "Project, workspace or application."),
+            _text("user", "Internal user."),
+            _text("end_user", "Customer on whose behalf calls were made."),
+            Column("tags", pl.List(TEXT), "Tag that is summed by."),
+            _text("api_key_hash", "Hash of the key; never the key."),
+            _text("api_key_alias", "Name or identifier of the key."),
+            _text("model", "Model name."),
+            _text("service_tier", "Service tier as stated."),
+            _text("operation", "Kind of call.", allowed=OPERATIONS),
+            _text("region", "Region that answered."),
+            _text("line_item", "What a cost is for, as the source names it."),
+            Column("requests", COUNT, "Calls.", minimum=0),
+            Column("failed_requests", COUNT, "Part of the calls that failed.", minimum=0),
+            _tokens("input_tokens", "All prompt tokens, cached ones included."),
+            _tokens("cache_read_tokens", "Part of the input read from the provider's prefix cache."),
+            _tokens(
+                "cache_write_5m_tokens",
+                "Part of the input written to a cache of 5 minutes (or unstated) life.",
+            ),
+            _tokens("cache_write_1h_tokens", "Part of the input written to a cache of one hour life."),
+            _tokens("output_tokens", "All generated tokens, reasoning included."),
+            _tokens("reasoning_tokens", "Part of the output spent on reasoning."),
+            Column(
+                "cost_reported", MONEY, "Cost that is stated; credits are negative.", unit="cost_currency"
+            ),
+            _text("cost_currency", "Currency of cost_reported (ISO 4217)."),
             Column("flags", pl.List(TEXT), "What was repaired in the row, assumed for it, or looks wrong."),
         ),
     ),
@@ -459,5 +507,5 @@ FILES = Table(
     ),
 )
 
-RECORD_TABLES = (REQUESTS, ENGINE_SAMPLES, DEVICE_SAMPLES)
+RECORD_TABLES = (REQUESTS, USAGE_BUCKETS, ENGINE_SAMPLES, DEVICE_SAMPLES)
 FACT_TABLES = (*RECORD_TABLES, REJECTS, FILES)

@@ -1,4 +1,4 @@
-"""Where log text comes from: files, folders, globs, members of archives.
+"""Where log text comes from: files, folders, globs, members of archives, answers of a running Prometheus.
 
 Belongs here: finding sources, opening them as a stream of plain bytes, and laying them down as one plain file
 that DuckDB can read, with a hash of the content. Does not belong here: unpacking (`archives.py`), what the
@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
+import re
 import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ HEAD_BYTES = 256 << 10
 MAX_HEAD_BYTES = 4 << 20
 MAX_MEMBER_BYTES = 64 << 30
 
+_SERVER = re.compile(r"prometheus\+https?://", re.IGNORECASE)
 _WHITE_SPACE = b" \t\r\n\f\v"
 
 
@@ -79,20 +81,31 @@ class Laid:
     problem: str | None = None
 
 
-def find_sources(paths: Sequence[str | Path]) -> list[Source]:
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Where answers of servers are written, and the window that they are asked for; None: the last seven days."""
+
+    folder: Path
+    window: tuple[datetime, datetime] | None = None
+
+
+def find_sources(paths: Sequence[str | Path], live: Live | None = None) -> list[Source]:
     """List the sources below `paths` (files, folders, globs, archives), in the order of their names.
+
+    The address of a Prometheus stands for its answers, which are asked for where `live` says where to put them.
 
     In folders, hidden files are left out, links to files are followed and links to folders are not. What
     can't be listed is a source with a `problem`.
 
     Raises:
-        UnreadableSourceError: a path that was given does not exist.
+        UnreadableSourceError: a path that was given does not exist, or a server does not answer.
         NothingToAuditError: nothing was found.
 
     """
     found: dict[str, Source] = {}
     for given in paths:
-        for source in _below(Path(given)):
+        path = _answers(given, live) if isinstance(given, str) and _SERVER.match(given) else Path(given)
+        for source in _below(path):
             found.setdefault(source.name, source)
     if not found:
         where = ", ".join(str(path) for path in paths)
@@ -100,6 +113,19 @@ def find_sources(paths: Sequence[str | Path]) -> list[Source]:
             "no files found", where=where, remedy="Give a log file or a folder that holds some."
         )
     return sorted(found.values(), key=lambda source: source.name)
+
+
+def _answers(address: str, live: Live | None) -> Path:
+    if live is None:
+        raise UnreadableSourceError(
+            "a running server is no file",
+            where=address,
+            remedy="Give it to `tokenworks audit`, with a --window.",
+        )
+    # Brings the network's modules along.
+    from parsers.live_prometheus import fetched
+
+    return fetched(address, live)
 
 
 def _below(given: Path) -> Iterator[Source]:

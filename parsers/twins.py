@@ -1,4 +1,4 @@
-"""The same records in another container: a table's CSV dump, the pages of its API.
+"""The same records in another container: a table's CSV dump, the pages of its API, lines of a container's log.
 
 Belongs here: deriving such a format from the one that declares the records. Does not belong here: anything
 about one product (`formats/`).
@@ -10,12 +10,18 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from parsers.readers import selected
+import polars as pl
+
+from parsers import containers
+from parsers.format import Head
+from parsers.readers import LINE, literal, selected, stream_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from parsers.format import Format, Head
+    from parsers.format import Context, Format
+
+_HEAD_LINES = 200
 
 
 def csv_twin(
@@ -38,7 +44,7 @@ def csv_twin(
         container="csv",
         recognised_by=f"a CSV header with {', '.join(sorted(needed))}",
         recognise=lambda head: set(head.csv_header) >= needed,
-        structure=None,
+        records=None,
         priority=fmt.priority + 1,
     )
 
@@ -62,16 +68,10 @@ def pages_twin(
         written_by: what writes the documents.
         recognised_by: the rule in words.
         recognise: the rule.
-        at: where the array may be, dotted, all below one field (`data`, `data.items`); the first that is an
-            array counts.
+        at: where the array may be, dotted (`data`, `data.items`); the first that is an array counts.
 
     """
-    field = at[0].split(".")[0]
-    column = f'"{field}"'
-    tries = "\n".join(
-        f"WHEN json_type({place}) = 'ARRAY' THEN {place}"
-        for place in (_json_path(column, path) for path in at)
-    )
+    tries = "\n".join(f"WHEN json_type({place}) = 'ARRAY' THEN {place}" for place in map(_json_path, at))
     records = f"""
 SELECT {selected(list(fmt.structure), dict(fmt.embedded))}
 FROM (SELECT unnest(entry) FROM (
@@ -86,13 +86,61 @@ FROM (SELECT unnest(entry) FROM (
         container="json_document",
         recognised_by=recognised_by,
         recognise=recognise,
-        structure={field: "JSON"},
+        structure={path.split(".")[0]: "JSON" for path in at},
         embedded={},
         records=records,
         priority=fmt.priority + 2,
     )
 
 
-def _json_path(column: str, path: str) -> str:
-    inner = path.split(".")[1:]
-    return f"({column} -> '$.{'.'.join(inner)}')" if inner else column
+def container_log_twin(fmt: Format) -> Format:
+    """The records of a JSON format, one a line, behind what docker, kubectl and the like put before a line.
+
+    Lines that are no JSON object are messages of the program: other lines.
+    """
+    structure = literal(json.dumps(fmt.structure))
+    objects = f"""
+SELECT {LINE}, {selected(list(fmt.structure), dict(fmt.embedded))}
+FROM (SELECT {LINE}, unnest(entry) FROM (SELECT {LINE}, TRY(from_json(line, {structure})) AS entry FROM cells))
+"""
+
+    def recognise(head: Head) -> bool:
+        lines = head.lines[:_HEAD_LINES]
+        bare = [containers.bare(line) for line in lines]
+        return bare != lines and not fmt.recognise(head) and fmt.recognise(_head_of(bare))
+
+    def rows(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
+        lines = containers.unwrapped(frame, pl.col("line").str.contains("{", literal=True))
+        lines = lines.filter(pl.col("line").str.starts_with("{"))
+        is_whole = pl.col("line").str.json_path_match("$").is_not_null()
+        whole, damaged = lines.filter(is_whole), lines.filter(~is_whole)
+        parts = [damaged.select(LINE, _reject=pl.lit("the line is not JSON"), _other=pl.lit(value=False))]
+        if whole.height:
+            read = pl.concat(stream_frames(objects, whole.height, register=whole))
+            parts.append(fmt.map(read, context))
+        records = pl.concat(parts, how="diagonal")
+        named = frame.select(LINE).join(records, on=LINE, how="left")
+        return named.with_columns(pl.col("_other").fill_null(value=True))
+
+    return replace(
+        fmt,
+        name=f"{fmt.name}_container_log",
+        title=f"{fmt.title.removesuffix(', JSON')}, container log",
+        written_by=f"{fmt.written_by}; kept by docker, containerd, kubectl, compose or journald",
+        container="text",
+        recognised_by=f"lines of a container's log that hold {fmt.recognised_by}",
+        recognise=recognise,
+        map=rows,
+        structure=None,
+        embedded={},
+        priority=fmt.priority + 1,
+    )
+
+
+def _head_of(lines: Sequence[str]) -> Head:
+    return Head("", "\n".join(line for line in lines if line.startswith("{")).encode())
+
+
+def _json_path(path: str) -> str:
+    field, *inner = path.split(".")
+    return f"(\"{field}\" -> '$.{'.'.join(inner)}')" if inner else f'"{field}"'

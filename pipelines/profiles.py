@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from parsers.records import FILES, MONEY, REQUESTS
+from parsers.records import FILES, MONEY, REQUESTS, USAGE_BUCKETS
 from pipelines.costs.calls import IN_USD
 from pipelines.costs.exact import to_pico
 from warehouse.tables import (
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from warehouse.store import Warehouse
 
 SHARED_ORIGIN = "rows whose file and line another row has"
-REQUEST_COUNTS = {
+_COUNTS = {
     "rows with more cache reads and writes than input": (
         pl.col("cache_read_tokens").fill_null(0)
         + pl.col("cache_write_5m_tokens").fill_null(0)
@@ -38,11 +38,19 @@ REQUEST_COUNTS = {
         > pl.col("input_tokens")
     ),
     "rows with more reasoning than output": pl.col("reasoning_tokens") > pl.col("output_tokens"),
+}
+REQUEST_COUNTS = {
+    **_COUNTS,
     "rows that end before they start": pl.col("ended_at") < pl.col("started_at"),
     "rows whose first token is outside of the call": (pl.col("first_token_at") < pl.col("started_at"))
     | (pl.col("first_token_at") > pl.col("ended_at")),
     "rows with tokens and no origin of them": (pl.col("usage_origin") == "missing")
     & pl.col("input_tokens").is_not_null(),
+}
+BUCKET_COUNTS = {
+    **_COUNTS,
+    "sums that end before they start": pl.col("ended_at") <= pl.col("started_at"),
+    "sums with more failed calls than calls": pl.col("failed_requests") > pl.col("requests"),
 }
 UNKNOWN_USAGE = "share of served rows without token counts"
 UNACCOUNTED = "lines that are neither row, reject nor other"
@@ -61,11 +69,12 @@ def contract_counts(table: Table) -> dict[str, pl.Expr]:
 
 
 def facts(table: Table, warehouse: Warehouse) -> pl.DataFrame:
-    """A record table against its contract; `requests` against the domain too."""
+    """A record table against its contract; calls and sums against the domain too."""
     counts = contract_counts(table) | {SHARED_ORIGIN: pl.struct(table.key).is_duplicated().sum()}
     shares: list[pl.Expr] = []
+    domain = {REQUESTS.name: REQUEST_COUNTS, USAGE_BUCKETS.name: BUCKET_COUNTS}.get(table.name, {})
+    counts |= {text: rule.sum() for text, rule in domain.items()}
     if table is REQUESTS:
-        counts |= {text: rule.sum() for text, rule in REQUEST_COUNTS.items()}
         served = pl.col("status").is_in(["ok", "cancelled"])
         unknown = (served & (pl.col("usage_origin") == "missing")).sum() / served.sum()
         shares.append(unknown.fill_nan(0).alias(UNKNOWN_USAGE))

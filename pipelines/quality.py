@@ -124,9 +124,27 @@ def _files(site: Site) -> Iterator[dict[str, Any]]:
         passed=True,
         detail=f"{copies:,} copies of files left out, {doubles:,} rows seen twice dropped",
     )
+    yield _unused_fields(site)
     gaps = site.warehouse.read(COVERAGE).filter("is_gap").height
     yield _row(
         "gaps in the data", "warning", gaps == 0, f"{gaps} stretches of the window have no data and should"
+    )
+
+
+def _unused_fields(site: Site) -> dict[str, Any]:
+    """Fields that count tokens and that nothing here reads: seen, not used."""
+    files: dict[str, list[str]] = {}
+    for landing in site.landings():
+        for name in landing.unused_fields:
+            files.setdefault(f"{landing.format}: {name}", []).append(landing.path)
+    shown = "; ".join(
+        f"{name} ({len(paths):,} files, such as {paths[0]})" for name, paths in sorted(files.items())
+    )
+    return _row(
+        "every field that counts tokens is used",
+        "warning",
+        not files,
+        f"seen, not used: {shown}" if files else "none was seen in the first records that no format reads",
     )
 
 

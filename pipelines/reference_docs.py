@@ -14,7 +14,7 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-from parsers.records import FACT_TABLES, REQUESTS, Column, Table
+from parsers.records import FACT_TABLES, REQUESTS, USAGE_BUCKETS, Column, Table
 from parsers.registry import all_formats
 from warehouse.tables import MARTS
 
@@ -118,21 +118,21 @@ def _of_format(fmt: Format) -> str:
         f"Recognised by: {_prose(fmt.recognised_by)}.",
         f"Fills [`{fmt.target.name}`](tables.md#{fmt.target.name}).",
     ]
-    if fmt.target is REQUESTS:
-        parts.append(_of_counts(fmt.semantics))
+    if fmt.target in (REQUESTS, USAGE_BUCKETS):
+        parts.append(_of_counts(fmt.semantics, of_calls=fmt.target is REQUESTS))
     if fmt.traps:
         parts.append("\n".join(f"- {_prose(trap)}" for trap in fmt.traps))
     return "\n\n".join(parts)
 
 
-def _of_counts(semantics: TokenSemantics) -> str:
+def _of_counts(semantics: TokenSemantics, *, of_calls: bool) -> str:
     rows = [
         ("cache reads in the input count", _PART[semantics.cache_read]),
         ("cache writes in the input count", _PART[semantics.cache_write]),
         ("reasoning in the output count", _PART[semantics.reasoning]),
         ("a count of 0 means", _ZERO[semantics.zero_means]),
         ("its clock", _CLOCK[semantics.clock]),
-        ("attempts of one call", _RETRIES[semantics.retries]),
+        *([("attempts of one call", _RETRIES[semantics.retries])] if of_calls else []),
         ("stated cost", semantics.money or "none"),
     ]
     return _table(("as logged", ""), rows)

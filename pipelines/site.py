@@ -16,7 +16,7 @@ from pydantic import PositiveInt
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from parsers.errors import NothingToAuditError, SiteConfigError
-from parsers.sources import Source, find_sources
+from parsers.sources import Live, Source, find_sources
 from pipelines.fleet import Fleet, load_fleet
 from pipelines.ingest.facts import Chosen, choose
 from pipelines.ingest.land import Landing, Reading
@@ -55,7 +55,10 @@ class Site:
             UnreadableSourceError: a path that was given does not exist.
 
         """
-        found = [source for source in find_sources(self.sources) if not self.warehouse.owns(source.path)]
+        live = Live(self.warehouse.home / "live", self.warehouse.window)
+        found = [
+            source for source in find_sources(self.sources, live) if not self.warehouse.owns(source.path)
+        ]
         if not found:
             where = ", ".join(self.sources)
             raise NothingToAuditError(

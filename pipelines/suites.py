@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from parsers.records import FILES, RECORD_TABLES, REQUESTS
+from parsers.records import FILES, RECORD_TABLES, REQUESTS, USAGE_BUCKETS
 from pipelines import profiles
 from warehouse.tables import (
     COST_LINES,
@@ -88,6 +88,9 @@ def _of_facts(table: Table) -> Suite:
     rules = _none_of(*profiles.contract_counts(table), profiles.SHARED_ORIGIN)
     if table is REQUESTS:
         rules += (*_none_of(*profiles.REQUEST_COUNTS), Rule(profiles.UNKNOWN_USAGE, 0, 0.05, "warning"))
+    if table is USAGE_BUCKETS:
+        # A source that contradicts itself is told; its sums still stand as they are stated.
+        rules += tuple(Rule(text, 0, 0, "warning") for text in profiles.BUCKET_COUNTS)
     return Suite(table, rules, partial(profiles.facts, table))
 
 

@@ -18,10 +18,11 @@ from typing import Any
 
 import polars as pl
 
-from parsers.records import FILES
+from parsers.records import FILES, REQUESTS, USAGE_BUCKETS
 from reports import audit_parts
 from reports.engines import ENGINES_SCHEMA, against_gateway, engines_part
 from reports.json_values import instant_text, known_sum, ratio, real
+from reports.sums import SUMS_SCHEMA, reconciliation, usage_buckets_part
 from warehouse import tables
 
 SCHEMA_VERSION = "1"
@@ -30,6 +31,9 @@ NO_TEAM = "(none)"
 
 DUPLICATES_SCHEMA = pl.Schema({"format": pl.String, "rows": pl.Int64})
 """Rows that were dropped because their record had been seen before, by the format that read them."""
+
+_KINDS = {REQUESTS.name: "requests", USAGE_BUCKETS.name: "buckets"}
+"""What rows of a target are called in `inputs`; all others are samples."""
 
 SERVED = pl.col("status").is_in(["ok", "cancelled"])
 _FROM_RESPONSE_CACHE = pl.col("response_cache_hit").fill_null(value=False)
@@ -65,15 +69,15 @@ class AuditInputs:
     findings: pl.DataFrame = field(default_factory=tables.FINDINGS.empty)
     data_quality: pl.DataFrame = field(default_factory=tables.DATA_QUALITY.empty)
     engines: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ENGINES_SCHEMA))
+    sums: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SUMS_SCHEMA))
 
     def __post_init__(self) -> None:
         """Bring every frame to its declared columns and types."""
         for table in (FILES, *tables.MARTS):
             object.__setattr__(self, table.name, table.conform(getattr(self, table.name)))
-        duplicates = self.duplicates.select(DUPLICATES_SCHEMA.names()).cast(DUPLICATES_SCHEMA)
-        object.__setattr__(self, "duplicates", duplicates)
-        engines = self.engines.select(ENGINES_SCHEMA.names()).cast(ENGINES_SCHEMA)
-        object.__setattr__(self, "engines", engines)
+        shapes = {"duplicates": DUPLICATES_SCHEMA, "engines": ENGINES_SCHEMA, "sums": SUMS_SCHEMA}
+        for name, schema in shapes.items():
+            object.__setattr__(self, name, getattr(self, name).select(schema.names()).cast(schema))
 
 
 def audit_document(inputs: AuditInputs) -> dict[str, Any]:
@@ -87,6 +91,7 @@ def audit_document(inputs: AuditInputs) -> dict[str, Any]:
         contract's section on audit.json, plus `title`, `fleet` and further keys inside its parts.
 
     """
+    engines_and_calls = against_gateway(inputs.engines, inputs.usage_hourly)
     return {
         "schema_version": SCHEMA_VERSION,
         "tokenworks_version": _version(),
@@ -100,7 +105,9 @@ def audit_document(inputs: AuditInputs) -> dict[str, Any]:
         ),
         "efficiency": audit_parts.efficiency_part(inputs.efficiency_hourly),
         "engines": engines_part(inputs.engines),
-        "engines_against_gateway": against_gateway(inputs.engines, inputs.usage_hourly),
+        "engines_against_gateway": engines_and_calls,
+        "usage_buckets": usage_buckets_part(inputs.sums),
+        "reconciliation": reconciliation(inputs.sums, inputs.usage_hourly, engines_and_calls),
         "costs": audit_parts.costs_part(inputs.cost_lines),
         "sizing": audit_parts.sizing_part(inputs.fleet_options),
         "findings": audit_parts.findings_part(inputs.findings),
@@ -125,7 +132,9 @@ def window_part(inputs: AuditInputs) -> dict[str, Any]:
     bounds = inputs.window
     if bounds is None and not stretches.is_empty():
         bounds = (stretches["start_at"].min(), stretches["end_at"].max())  # type: ignore[assignment]
-    of_files: tuple[Any, ...] = inputs.files.select(pl.col("first_at").min(), pl.col("last_at").max()).row(0)
+    # A sum's row stands at the start of its period.
+    ends = pl.concat([inputs.files["last_at"], inputs.sums["last_at"]])
+    of_files: tuple[Any, ...] = (inputs.files["first_at"].min(), ends.max())
     start, end = bounds or of_files
     gaps = stretches.filter("is_gap")
     return {
@@ -155,7 +164,7 @@ def _coverage(stretches: pl.DataFrame, start: datetime | None, end: datetime | N
 
 
 def inputs_part(files: pl.DataFrame, duplicates: pl.DataFrame) -> dict[str, Any]:
-    """What was read, line by line: lines = requests + samples + rejects + other lines + duplicates.
+    """What was read, line by line: lines = requests + buckets + samples + rejects + other lines + duplicates.
 
     Copies of a file that was read are counted as files, their lines are not: nobody read them.
     """
@@ -180,20 +189,17 @@ def _groups(frame: pl.DataFrame, column: str) -> list[tuple[tuple[Any, ...], pl.
 
 def _lines(files: pl.DataFrame, duplicates: int) -> dict[str, int]:
     """Counts of files of one format; its duplicates were rows of it before they were dropped."""
-    is_requests = pl.col("target") == "requests"
-    requests, samples, rejects, other, lines = files.select(
-        pl.col("rows").filter(is_requests).sum(),
-        pl.col("rows").filter(~is_requests.fill_null(value=False)).sum().alias("samples"),
-        pl.col("rejects").sum(),
-        pl.col("other_lines").sum(),
-        pl.col("lines").sum(),
-    ).row(0)
-    from_requests = min(duplicates, requests)
+    kind = pl.col("target").replace_strict(_KINDS, default="samples").fill_null("samples")
+    of_kind = dict(files.group_by(kind).agg(pl.col("rows").sum()).iter_rows())
+    rows, left = {}, duplicates
+    for name in ("requests", "buckets", "samples"):
+        dropped = min(left, of_kind.get(name, 0))
+        rows[name], left = of_kind.get(name, 0) - dropped, left - dropped
+    rejects, other, lines = files.select(pl.col("rejects", "other_lines", "lines").sum()).row(0)
     return {
         "files": files.height,
         "lines": lines,
-        "requests": requests - from_requests,
-        "samples": samples - (duplicates - from_requests),
+        **rows,
         "rejects": rejects,
         "other_lines": other,
         "duplicates": duplicates,

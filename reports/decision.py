@@ -18,6 +18,7 @@ from reports.decision_grounds import Statement, confidence, reasons, risks
 from reports.document_figures import covered_s, monthly_usd, share
 from reports.hardware_action import HardwareAction, Verdict, hardware_action
 from reports.numbers import duration, money, printable
+from reports.sums import costs_as_stated
 
 MATERIAL_SAVING = Decimal("0.05")
 """Waste comes first where removing it saves this share of the money: below that the estimates can't tell."""
@@ -183,4 +184,6 @@ def _line_without_after(document: Mapping[str, Any], change: MoneyChange) -> str
         return words["now_only"].format(now=now, missing=words["no_option"])
     if total is not None:
         return words["window_only"].format(total=money(total), length=duration(covered_s(document)))
+    if stated := costs_as_stated(document):
+        return words["as_stated"].format(stated=stated)
     return words["unknown"].format(missing=words["no_price"])

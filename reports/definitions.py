@@ -236,8 +236,8 @@ DEFINITIONS = (
         "lines",
         "Lines",
         "lines",
-        "Lines read = requests + samples + rejects + other lines + duplicates. Copies of a file are not "
-        "read twice.",
+        "Lines read = requests + sums + samples + rejects + other lines + duplicates. Copies of a file "
+        "are not read twice.",
     ),
     Definition("checks", "Checks", "", "Rules that the data must keep; a failed one says what was found."),
 )

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from reports import strings
 from reports.document_figures import all_requests
 from reports.numbers import printable
+from reports.sums import has_sums_only
 
 Verdict = Literal["keep", "fix", "rent", "buy", "undecided"]
 Option = Mapping[str, Any]
@@ -90,6 +91,8 @@ def _undecided_words(pools: Sequence[str], options: Sequence[Option]) -> str:
 
 
 def _why_no_options(document: Mapping[str, Any]) -> str:
+    if has_sums_only(document):
+        return strings.DECISION["missing_calls"]
     if not all_requests(document):
         return strings.DECISION["missing_requests"]
     if not (document["fleet"] or {}).get("pools"):

@@ -261,12 +261,12 @@ def _coverage(document: Document, inputs: AuditInputs) -> Chart | None:
     )
 
 
-_PARTS = ("requests", "samples", "other_lines", "duplicates", "rejects")
-_PART_COLOURS = (ACCENT, "var(--series1)", FAINT, GREY, WARN)
+_PARTS = ("requests", "buckets", "samples", "other_lines", "duplicates", "rejects")
+_PART_COLOURS = (ACCENT, "var(--series2)", "var(--series1)", FAINT, GREY, WARN)
 
 
 def _lines(document: Document) -> Chart | None:
-    """Stacked bars by format: requests, samples, other lines, duplicates, rejects."""
+    """Stacked bars by format: requests, sums, samples, other lines, duplicates, rejects."""
     by_format = document["inputs"]["by_format"]
     if not by_format:
         return None
@@ -292,9 +292,8 @@ def _lines(document: Document) -> Chart | None:
         )
     )
     whole = document["inputs"]
-    key, part = (
-        ("rejects", whole["rejects"]) if whole["rejects"] else ("lines", whole["requests"] + whole["samples"])
-    )
+    became_rows = sum(whole[part] for part in ("requests", "buckets", "samples"))
+    key, part = ("rejects", whole["rejects"]) if whole["rejects"] else ("lines", became_rows)
     columns = ("files", "lines", *_PARTS)
     return Chart(
         id="quality_lines",

@@ -50,6 +50,7 @@ from reports.numbers import (
 )
 from reports.options_charts import options_charts, quality_charts
 from reports.sensitivity import sensitivity_charts
+from reports.sums import sums_sentences
 from reports.waste_charts import waste_charts
 
 SHOWN_FINDINGS = 50
@@ -104,6 +105,7 @@ def render(document: Mapping[str, Any], inputs: AuditInputs, decision: Decision)
         reasons_marked=tables.option_reasons(document, marked=True),
         reasons_others=tables.option_reasons(document, marked=False),
         engines=engine_sentences(document),
+        sums=sums_sentences(document),
         findings=document["findings"][:SHOWN_FINDINGS],
         findings_left=max(0, len(document["findings"]) - SHOWN_FINDINGS),
         definitions=DEFINITIONS,
@@ -146,6 +148,9 @@ def _sections(charts: Mapping[str, Chart | None], first: Sequence[str]) -> list[
 def _tables(document: Mapping[str, Any], inputs: AuditInputs) -> dict[str, tables.Table]:
     return {
         "tokens": tables.tokens_table(document),
+        "sums": tables.sums_table(document),
+        "sums_by_day": tables.sums_by_day_table(document),
+        "against_sums": tables.against_sums_table(document),
         "peaks": tables.peaks_table(document, of_all=True),
         "peaks_other": tables.peaks_table(document, of_all=False),
         "evidence": tables.evidence_table(document),

@@ -31,6 +31,9 @@ DECISION = MappingProxyType(
         "pools_undecided": " {count} pools can't be judged: the options say why.",
         "pool_undecided": " {pool} can't be judged: {reason}.",
         "missing_requests": "Hardware can't be sized: the logs hold no requests. Add gateway or access logs.",
+        "missing_calls": (
+            "Hardware can't be sized: the files state sums by period, no calls. Peaks and sizing need logs of calls."
+        ),
         "missing_fleet": (
             "Hardware can't be sized: no fleet.toml says what runs today. State the pools and pass --fleet."
         ),
@@ -63,6 +66,7 @@ MONEY = MappingProxyType(
         "same": "Now {now}, and the same after: nothing changes.",
         "after_only": "Now: unknown, {missing}; after the change {after} a month{unfixed}.",
         "window_only": "{total} in the {length} of the window, too short to speak of a month.",
+        "as_stated": "As the sources state it for the window: {stated}. No call has a price, so nothing is scaled.",
         "unknown": "Money now and after: unknown, {missing}.",
         "after_cache": "Now {now}; {after} a month if the missed cache reads were read.",
         "a_month": "{usd} a month",
@@ -126,6 +130,28 @@ ENGINE = MappingProxyType(
         ),
         "more": "more",
         "fewer": "fewer",
+    }
+)
+
+SUMS = MappingProxyType(
+    {
+        "only": (
+            "These files state sums by period and hold no calls: tokens and money by model and day are as stated; "
+            "peaks, latencies, waste and sizing need logs of calls."
+        ),
+        "provisional": "Sums of {source} are provisional from {since} on: the last period may have been growing.",
+        "views": (
+            "{left} of {sums} sums of {source} are other views of the same usage (by tag, team, key ...): not added."
+        ),
+        "never_added": (
+            "Sums, counters and calls count the same work and are never added. Difference = sums - calls; calls "
+            "stand in the hour they began in."
+        ),
+        "table": "What sources state in sums",
+        "days_table": "Sums by day",
+        "against_table": "What calls say of the same time",
+        "all_models": "all models",
+        "from_engines": "engines' counters",
     }
 )
 
@@ -300,7 +326,7 @@ CHART = MappingProxyType(
         "cost_note": "The twelve best by rank for {pool} and what runs today, as the load is.",
         "coverage": "{share} of the window has data",
         "coverage_whole": "The whole window has data",
-        "lines": "{share} of the lines that were read became requests or samples",
+        "lines": "{share} of the lines that were read became requests, sums or samples",
         "rejects": "{share} of the lines were rejected",
         "others": "{count} others",
         "flip": "The nearest change that flips the choice: {what} by {size}",
@@ -374,6 +400,7 @@ LABEL = MappingProxyType(
         "lines": "lines",
         "requests": "requests",
         "samples": "samples",
+        "buckets": "sums",
         "rejects": "rejects",
         "other_lines": "other lines",
         "duplicates": "duplicates",
@@ -441,8 +468,8 @@ PAGE = MappingProxyType(
         "checks_table": "Checks",
         "files_table": "Files with problems",
         "lines_sum": (
-            "{lines} lines = {requests} requests + {samples} samples + {rejects} rejects + {other_lines} "
-            "other lines "
+            "{lines} lines = {requests} requests + {buckets} sums + {samples} samples + {rejects} rejects "
+            "+ {other_lines} other lines "
             "+ {duplicates} duplicates; {files} files, {copies} of them copies."
         ),
         "definitions": "Definitions",
@@ -479,6 +506,15 @@ PAGE = MappingProxyType(
         "accelerators": "accelerators",
         "power": "mean power",
         "source": "power",
+        "stated_by": "source",
+        "provider": "provider",
+        "model": "model",
+        "day": "day",
+        "costs": "cost as stated",
+        "sums": "sums",
+        "hours_with_calls": "hours with calls / of the sums",
+        "difference": "difference",
+        "covered": "calls / sums",
         "output_rate": "output tok/s",
         "busy": "busy",
         "kw": "kW at the wall",

@@ -30,7 +30,7 @@ from reports.numbers import (
 )
 from reports.options_charts import full_name, yes_no
 from reports.sensitivity import flips
-from reports.strings import ESTIMATE, PAGE, UNKNOWN
+from reports.strings import ESTIMATE, PAGE, SUMS, UNKNOWN
 
 SHOWN_ROWS = 50
 SHOWN_OPTIONS = 12
@@ -130,6 +130,85 @@ def peaks_table(document: Document, *, of_all: bool) -> Table:
     if of_all:
         return _cut(rows, PAGE["peaks_table"], *head)
     return _cut(rows, PAGE["peaks_other"], (PAGE["scope"], "text"), *head, limit=200)
+
+
+def sums_table(document: Document) -> Table:
+    """What sources sum, by source, provider and model."""
+    rows = [
+        [text(row["source"], 40), text(row["provider"], 40), text(row["model"], 60), *_sums_cells(row)]
+        for row in document["usage_buckets"]["by_model"]
+    ]
+    head: tuple[tuple[str, CellKind], ...] = (
+        (PAGE["stated_by"], "text"),
+        (PAGE["provider"], "text"),
+        (PAGE["model"], "text"),
+    )
+    return _cut(rows, SUMS["table"], *head, *_SUMS_HEAD)
+
+
+def sums_by_day_table(document: Document) -> Table:
+    """What sources sum, by source and UTC day."""
+    rows = [
+        [text(row["source"], 40), Cell(row["day"]), *_sums_cells(row)]
+        for row in document["usage_buckets"]["by_day"]
+    ]
+    return _cut(rows, SUMS["days_table"], (PAGE["stated_by"], "text"), (PAGE["day"], "number"), *_SUMS_HEAD)
+
+
+_SUMS_HEAD: tuple[tuple[str, CellKind], ...] = (
+    (PAGE["requests"], "number"),
+    (PAGE["input"], "number"),
+    (PAGE["cache_read"], "number"),
+    (PAGE["output"], "number"),
+    (PAGE["costs"], "number"),
+)
+
+
+def _sums_cells(row: Mapping[str, Any]) -> list[Cell]:
+    costs = ", ".join(money_exact(amount, printable(name, 10)) for name, amount in row["costs"].items())
+    return [
+        count(row["requests"], "requests"),
+        count(row["input"], "input"),
+        count(row["cache_read"], "cache-read"),
+        count(row["output"], "output"),
+        Cell(costs or UNKNOWN),
+    ]
+
+
+def against_sums_table(document: Document) -> Table:
+    """What calls say beside what sources sum: calls, sums, difference, for each measure that both know."""
+    rows = []
+    for row in document["reconciliation"]:
+        source = SUMS["from_engines"] if row["source"] == "engines" else row["source"]
+        model = SUMS["all_models"] if row["model"] is None else row["model"]
+        for measure in ("requests", "input", "output", "cost_usd"):
+            compared = row[measure]
+            if compared["difference"] is None:
+                continue
+            is_money = measure == "cost_usd"
+            values = [compared[key] for key in ("calls", "sums", "difference")]
+            rows.append(
+                [
+                    text(source, 40),
+                    text(model, 60),
+                    Cell(PAGE["money"] if is_money else PAGE[measure]),
+                    *(Cell(money_exact(value) if is_money else exact(value)) for value in values),
+                    Cell(percent(compared["ratio"])),
+                    Cell(f"{exact(row['hours_with_calls'])} / {exact(row['hours'])}"),
+                ]
+            )
+    return _cut(
+        rows,
+        SUMS["against_table"],
+        (PAGE["stated_by"], "text"),
+        (PAGE["model"], "text"),
+        (PAGE["measure"], "text"),
+        (PAGE["calls"], "number"),
+        (PAGE["sums"], "number"),
+        (PAGE["difference"], "number"),
+        (PAGE["covered"], "number"),
+        (PAGE["hours_with_calls"], "number"),
+    )
 
 
 def evidence_table(document: Document) -> Table:

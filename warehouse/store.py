@@ -34,7 +34,7 @@ import duckdb
 import polars as pl
 
 from parsers.errors import SiteConfigError, TokenworksError
-from parsers.records import FACT_TABLES, RECORD_TABLES, REQUESTS, Table
+from parsers.records import FACT_TABLES, RECORD_TABLES, Table
 from warehouse.tables import MARTS
 
 if TYPE_CHECKING:
@@ -275,7 +275,12 @@ def _open_lock(home: Path) -> TextIO:
 
 def instant_of(table: Table) -> str:
     """The column that says when a record happened."""
-    return "started_at" if table is REQUESTS else "at"
+    return "at" if "at" in table.names else "started_at"
+
+
+def has_keys(table: Table) -> bool:
+    """Whether records are known by a key of the system that wrote them, and not by their content alone."""
+    return "record_key" in table.names
 
 
 def sql_text(value: object) -> str:

@@ -5,7 +5,8 @@ parsing (`land.py`), sums (`pipelines/demand/`).
 
 Doubles, in this order, each counted:
 1. A file with the content of another: the older one is read (by its time, then its name), the other is a copy.
-2. Rows of one format with one record_key: the first is kept (files by time and name, then lines).
+2. Rows of one format with one record_key: the first is kept (files by time and name, then lines). Of sums
+   (`usage_buckets`) with one record_key, of whatever format, the last is kept: a sum grows until it is settled.
 3. Rows without a record_key that an overlapping older file of the format has too, equal in all columns.
 4. Rows of a gateway's second export (a format of lower priority) whose call and outcome are in the first: dropped.
 
@@ -22,9 +23,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from parsers.readers import quoted
-from parsers.records import FILES, RECORD_TABLES, REJECTS, REQUESTS, Table
+from parsers.records import FILES, RECORD_TABLES, REJECTS, REQUESTS, USAGE_BUCKETS, Table
 from pipelines.ingest import linking
-from warehouse.store import instant_of, replacing, sql_text
+from warehouse.store import has_keys, instant_of, replacing, sql_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -222,21 +223,28 @@ class _Build:
         self.connection.execute("CREATE TEMP TABLE landings AS SELECT * FROM landing_frame")
         finds = [self._overlaps()]
         if self.table is REQUESTS:
-            self._narrow_requests()
+            self._narrow(
+                "hash(source_format, record_key)",
+                "priority, gateway, request_id, status = 'error' AS failed, "
+                "CASE WHEN call_id IS NOT NULL THEN hash(gateway, call_id) END AS call, "
+                "CASE WHEN request_id IS NOT NULL THEN hash(gateway, request_id) END AS request, ",
+            )
             finds += [linking.SAME_RECORD, linking.SECOND_EXPORT]
+        elif self.table is USAGE_BUCKETS:
+            self._narrow("hash(record_key)")
+            finds.append(linking.SAME_BUCKET)
         listed = " UNION ".join(f"SELECT * FROM ({sql})" for sql in finds)
         self.connection.execute(f"CREATE TEMP TABLE doubles AS {listed}")
         if self.table is REQUESTS:
             self.connection.execute(linking.ATTEMPTS)
 
-    def _narrow_requests(self) -> None:
+    def _narrow(self, identity: str, further: str = "") -> None:
+        """Make `near`: what tells records with a key apart, and `further` columns."""
+        at = self._at
         self.connection.execute(
-            "CREATE TEMP TABLE near AS SELECT source_format, source_line, file_rank, priority, gateway, "
-            "CASE WHEN record_key IS NOT NULL THEN hash(source_format, record_key) END AS record, "
-            "CASE WHEN call_id IS NOT NULL THEN hash(gateway, call_id) END AS call, "
-            "CASE WHEN request_id IS NOT NULL THEN hash(gateway, request_id) END AS request, "
-            "request_id, status = 'error' AS failed, started_at AS \"at\" "
-            f"FROM ({_records(REQUESTS, self.parts, self.warehouse)}) WHERE {self._within('started_at', RETRY_SPAN)}"
+            f"CREATE TEMP TABLE near AS SELECT source_format, source_line, file_rank, {further}"
+            f'CASE WHEN record_key IS NOT NULL THEN {identity} END AS record, {at} AS "at" '
+            f"FROM ({_records(self.table, self.parts, self.warehouse)}) WHERE {self._within(at, RETRY_SPAN)}"
         )
 
     def _overlaps(self) -> str:
@@ -247,7 +255,7 @@ class _Build:
             return linking.NOTHING
         place = ("source_file", "source_line", "record_key")
         content = ", ".join(quoted(name) for name in self.table.names if name not in place)
-        keyless = "record_key IS NULL AND " if self.table is REQUESTS else ""
+        keyless = "record_key IS NULL AND " if has_keys(self.table) else ""
         self.connection.execute(
             f'CREATE TEMP TABLE keyless AS SELECT source_format, file_rank, source_line, {self._at} AS "at", '
             f"hash({content}) AS content FROM ({_records(self.table, may_overlap, self.warehouse)}) "

@@ -30,9 +30,9 @@ from parsers.hashing import PromptHasher
 from parsers.parse import parse
 from parsers.prefetch import ahead
 from parsers.readers import MiscountError, has_elements
-from parsers.records import REQUESTS
 from parsers.sources import Laid, Source, lay_down, read_head
-from warehouse.store import WORK_PREFIX, instant_of
+from parsers.unused import unused_token_fields
+from warehouse.store import WORK_PREFIX, has_keys, instant_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -88,6 +88,8 @@ class Landing:
     """Rows on each UTC day (ISO date) that has any."""
     keyless_rows: int = 0
     """Rows without a record_key: only their whole content says whether another file has them too."""
+    unused_fields: Sequence[str] = ()
+    """Fields of its first records that count tokens and that its format does not read."""
     is_unknown: bool = False
     """Whether the file was not read because its format is not known."""
 
@@ -196,7 +198,7 @@ def _landed(opened: _Opened, warehouse: Warehouse, reading: Reading) -> Landing:
     hasher = PromptHasher.from_file(warehouse.key_file)
     context = Context(source.name, hasher, source.modified_at, reading.options, opened.head.text)
     try:
-        return _write(source, fmt, opened.because, laid, identity, context, warehouse, Path(opened.work.name))
+        return _write(opened, identity, context, warehouse)
     except pl.exceptions.PolarsError as error:
         if reading.format_name is None or fmt.recognise(opened.head):
             raise
@@ -224,7 +226,7 @@ def _identity(laid: Laid, fmt: Format, source: Source, reading: Reading) -> str:
     The file's time counts only where the log takes its year from it, its name only where instances may be named after it.
     """
     dated = str(source.modified_at) if fmt.semantics.clock == "local" else ""
-    named = "" if fmt.target is REQUESTS else re.split(r"[/!]", source.name)[-1]
+    named = "" if has_keys(fmt.target) else re.split(r"[/!]", source.name)[-1]
     text = f"{LANDING_VERSION}|{laid.sha256}|{fmt.name}|{reading.fingerprint}|{dated}|{named}"
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -263,16 +265,8 @@ def _now() -> str:
     return datetime.now(tz=UTC).isoformat()
 
 
-def _write(
-    source: Source,
-    fmt: Format,
-    because: str,
-    laid: Laid,
-    identity: str,
-    context: Context,
-    warehouse: Warehouse,
-    work: Path,
-) -> Landing:
+def _write(opened: _Opened, identity: str, context: Context, warehouse: Warehouse) -> Landing:
+    source, fmt, laid, work = opened.source, opened.format, opened.laid, Path(opened.work.name)
     fresh = warehouse.landed / f".{identity}.{uuid.uuid4().hex}"
     try:
         try:
@@ -289,7 +283,8 @@ def _write(
             format=fmt.name,
             target=fmt.target.name,
             priority=fmt.priority,
-            detected_by=because,
+            detected_by=opened.because,
+            unused_fields=unused_token_fields(opened.head, fmt),
             ingested_at=_now(),
             problem=f"{source.name}: {laid.problem}" if laid.problem else None,
             **totals,
@@ -360,7 +355,7 @@ class _Tally:
             return
         at = rows[instant_of(table)]
         first, last = cast("datetime", at.min()), cast("datetime", at.max())
-        self.keyless_rows += rows["record_key"].null_count() if table is REQUESTS else rows.height
+        self.keyless_rows += rows["record_key"].null_count() if has_keys(table) else rows.height
         self.first_at = min(first, self.first_at or first)
         self.last_at = max(last, self.last_at or last)
         self.days.update(dict(at.dt.strftime("%Y-%m-%d").value_counts().iter_rows()))

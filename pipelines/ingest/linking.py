@@ -3,7 +3,8 @@
 Belongs here: statements over two narrow temporary tables, so that the wide rows are read once. Does not belong here: when
 they run and what is written (`facts.py`).
 
-    near      source_format, file_rank, source_line, priority, gateway, record, call, request, request_id, failed, at
+    near      source_format, file_rank, source_line, record, at; of calls also priority, gateway, call, request,
+              request_id, failed
     keyless   source_format, file_rank, source_line, at, content: rows without a record_key of files that may overlap;
               content is a hash of all columns but the place in the file
 
@@ -12,18 +13,21 @@ Both give `(source_format, file_rank, source_line, at)` or `(file_rank, source_l
 
 from __future__ import annotations
 
-SAME_RECORD = """
+_SAME_RECORD = """
 WITH repeated AS (
     SELECT record FROM near WHERE record IS NOT NULL GROUP BY record HAVING count(*) > 1
 ),
 placed AS (
     SELECT source_format, file_rank, source_line, "at",
-           row_number() OVER (PARTITION BY record ORDER BY file_rank, source_line) AS place
+           row_number() OVER (PARTITION BY record ORDER BY {order}) AS place
     FROM near WHERE record IN (SELECT record FROM repeated)
 )
 SELECT source_format, file_rank, source_line, "at" FROM placed WHERE place > 1
 """
+SAME_RECORD = _SAME_RECORD.format(order="file_rank, source_line")
 """Rows of one format with one record_key, but for the first."""
+SAME_BUCKET = _SAME_RECORD.format(order="file_rank DESC, source_line DESC")
+"""Sums with one record_key, whatever format read them, but for the last: a sum grows until it is settled."""
 
 SECOND_EXPORT = """
 WITH best AS (

@@ -2,11 +2,16 @@
 
 import dagster as dg
 
+from parsers.records import ENGINE_SAMPLES, USAGE_BUCKETS
 from pipelines.reporting.write import write_report
 from pipelines.site import Site
 
 
-@dg.asset(group_name="report", deps=["published_marts"], description="audit.html and audit.json.")
+@dg.asset(
+    group_name="report",
+    deps=["published_marts", ENGINE_SAMPLES.name, USAGE_BUCKETS.name],
+    description="audit.html and audit.json.",
+)
 def audit_report(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
     report = write_report(site)
     return dg.MaterializeResult[None](

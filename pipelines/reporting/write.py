@@ -10,7 +10,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parsers.records import ENGINE_SAMPLES, FILES
+from parsers.records import ENGINE_SAMPLES, FILES, USAGE_BUCKETS
+from pipelines.demand.sums import counted_sums
 from pipelines.efficiency.engines import engine_totals
 from pipelines.ingest.duplicates import DroppedDoubles
 from reports.audit_json import AuditInputs, audit_document
@@ -53,6 +54,7 @@ def write_report(site: Site) -> Report:
         else None,
         window=warehouse.window,
         engines=engine_totals(warehouse.scan(ENGINE_SAMPLES)),
+        sums=counted_sums(warehouse.scan(USAGE_BUCKETS)),
         **{table.name: warehouse.read(table) for table in MARTS},
     )
     document = audit_document(inputs)

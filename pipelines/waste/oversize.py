@@ -33,6 +33,7 @@ import math
 
 import polars as pl
 
+from parsers.normalise import MAX_COUNT
 from parsers.records import MONEY
 from pipelines.waste.evidence import in_order_of_arrival, served_calls
 from pipelines.waste.row_prices import with_unit_prices
@@ -126,7 +127,8 @@ def _outliers(calls: pl.DataFrame) -> pl.DataFrame:
         marked.group_by(_APP)
         .agg(
             pl.len().alias("calls"),
-            beyond.ceil().cast(pl.Int64).alias("threshold_tokens"),
+            # The spread of very unlike inputs puts the threshold beyond any count: then nothing is an outlier.
+            beyond.clip(upper_bound=float(MAX_COUNT)).ceil().cast(pl.Int64).alias("threshold_tokens"),
         )
         .filter(pl.col("calls") >= MINIMUM_CALLS)
         .drop("calls")

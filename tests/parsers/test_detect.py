@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from parsers.format import Head
 from parsers.sources import find_sources, read_head
 
 CASES = sorted(path for path in (Path(__file__).parent / "cases").glob("*/*/input.*"))
+
+FIRST_RECORDS = [objects[0] for path in CASES if (objects := read_head(find_sources([path])[0]).objects)]
 
 KNOWN = {
     "data/real/litellm/standard_logging_payload.jsonl.gz": "litellm_payload",
@@ -114,3 +117,16 @@ def test_lines_of_heads_end_at_line_feeds_only():
 def test_heads_of_csv_are_split_by_the_delimiter_that_they_use():
     for delimiter in ",;\t|":
         assert Head("x", f"\ufeffa{delimiter} b\r\n1{delimiter}2".encode()).csv_header == ("a", "b")
+
+
+@pytest.mark.parametrize("odd", [[], {}, None, 7, "x", [{}], {"a": []}, True], ids=repr)
+def test_recognising_survives_values_of_any_type(odd):
+    """One field of a record at a time, and a field within a field, holds what no format has there."""
+    for record in FIRST_RECORDS:
+        changed = [record | {key: odd} for key in record]
+        for key, inner in record.items():
+            if isinstance(inner, dict):
+                changed += [record | {key: inner | {name: odd}} for name in inner]
+        matching(Head("x", "".join(json.dumps(item) + "\n" for item in changed).encode()))
+        for item in changed[:12]:
+            matching(Head("x", json.dumps(item).encode()))
