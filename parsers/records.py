@@ -174,6 +174,8 @@ def _columns(*groups: Sequence[Column]) -> tuple[Column, ...]:
 
 
 STATUSES = ("ok", "error", "cancelled")
+SERVED_STATUSES = ("ok", "cancelled")
+"""Statuses of a call that an engine or a provider worked on and that the client got something from."""
 USAGE_ORIGINS = ("reported", "estimated", "missing")
 OPERATIONS = (
     *("chat", "completion", "responses", "embedding", "rerank"),

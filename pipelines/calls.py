@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-SERVED = ("ok", "cancelled")
-"""Statuses of a call that an engine or a provider worked on and that the client got something from."""
+from parsers.records import SERVED_STATUSES
 
 UNKNOWN_MODEL = "unknown"
 """Name of the model of a call that names none."""
@@ -25,7 +24,7 @@ def model_name() -> pl.Expr:
 
 def is_served() -> pl.Expr:
     """Whether the call came to an end that the client got something from."""
-    return pl.col("status").is_in(SERVED)
+    return pl.col("status").is_in(SERVED_STATUSES)
 
 
 def reached_a_model() -> pl.Expr:

@@ -16,7 +16,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo, available_timezones
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+import polars as pl
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from parsers.errors import SiteConfigError
 from warehouse.catalogue import (
@@ -29,6 +38,7 @@ from warehouse.catalogue import (
     match_accelerator,
     models,
 )
+from warehouse.prices import read_overrides
 
 HOURS_PER_MONTH = 730
 HOURS_PER_YEAR = 8760
@@ -58,6 +68,8 @@ class Site(_Section):
     amortisation_years: Annotated[float, Field(gt=0, le=20)] = 4.0
     growth_per_year: Annotated[float, Field(gt=-1, le=20)] = 0.0
     headroom_ratio: Annotated[float, Field(ge=0, le=10)] = 0.2
+    prices: str | None = None
+    """CSV file of the site's own prices, beside the fleet file: see `warehouse.prices.read_overrides`."""
 
     @field_validator("timezone")
     @classmethod
@@ -157,6 +169,7 @@ class Fleet(_Section):
     site: Site = Site()
     slo: Slo = Slo()
     pools: tuple[Pool, ...] = ()
+    _price_overrides: pl.DataFrame | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
@@ -172,6 +185,11 @@ class Fleet(_Section):
     def default(cls) -> Fleet:
         """The fleet of a site that has no file: no pools, and every default, each named in `basis`."""
         return cls()
+
+    @property
+    def price_overrides(self) -> pl.DataFrame | None:
+        """The site's own prices; where they match a call, list prices of it are not used."""
+        return self._price_overrides
 
     def pool_of(self, model: str) -> Pool | None:
         """Find the pool that serves a model name of the log: the first in the file that matches."""
@@ -256,9 +274,12 @@ def load_fleet(path: Path) -> Fleet:
             f"not valid TOML: {error}", where=str(path), remedy="Correct that line"
         ) from error
     try:
-        return Fleet.model_validate(data)
+        fleet = Fleet.model_validate(data)
     except ValidationError as error:
         raise _explain(error, path) from error
+    if fleet.site.prices is not None:
+        fleet._price_overrides = read_overrides(path.parent / fleet.site.prices)  # noqa: SLF001 - its only maker
+    return fleet
 
 
 _MODELS: dict[str, type[_Section]] = {"": Fleet, "site": Site, "slo": Slo, "pools": Pool}

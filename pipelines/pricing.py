@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def prices_of(requests: pl.LazyFrame) -> pl.DataFrame:
-    """UNIT_PRICES of every provider, model, day and processing that occurs."""
-    return unit_prices(price_keys(requests))
+def prices_of(requests: pl.LazyFrame, overrides: pl.DataFrame | None = None) -> pl.DataFrame:
+    """UNIT_PRICES of every provider, model, day and processing that occurs; a site's overrides come first."""
+    return unit_prices(price_keys(requests), overrides=overrides)
 
 
 def base_prices(prices: pl.DataFrame) -> pl.DataFrame:

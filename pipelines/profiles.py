@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from parsers.records import FILES, MONEY, REQUESTS, USAGE_BUCKETS
+from pipelines.calls import is_served
 from pipelines.costs.calls import IN_USD
 from pipelines.costs.exact import to_pico
 from warehouse.tables import (
@@ -75,7 +76,7 @@ def facts(table: Table, warehouse: Warehouse) -> pl.DataFrame:
     domain = {REQUESTS.name: REQUEST_COUNTS, USAGE_BUCKETS.name: BUCKET_COUNTS}.get(table.name, {})
     counts |= {text: rule.sum() for text, rule in domain.items()}
     if table is REQUESTS:
-        served = pl.col("status").is_in(["ok", "cancelled"])
+        served = is_served()
         unknown = (served & (pl.col("usage_origin") == "missing")).sum() / served.sum()
         shares.append(unknown.fill_nan(0).alias(UNKNOWN_USAGE))
     counted = [value.cast(pl.Int64).alias(text) for text, value in counts.items()]

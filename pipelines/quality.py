@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from parsers.records import FILES, REQUESTS
+from pipelines.calls import is_served
 from pipelines.costs.compare import price_disagreement
 from pipelines.ingest.duplicates import DroppedDoubles
 from pipelines.ingest.span import audited_span
@@ -157,7 +158,7 @@ def _strays(site: Site) -> Iterator[dict[str, Any]]:
 
 
 def _unknowns(site: Site) -> Iterator[dict[str, Any]]:
-    served = site.warehouse.scan(REQUESTS).filter(pl.col("status").is_in(["ok", "cancelled"]))
+    served = site.warehouse.scan(REQUESTS).filter(is_served())
     names = {
         "token counts": pl.col("usage_origin") != "missing",
         "cache reads": pl.col("cache_read_tokens").is_not_null(),
@@ -196,7 +197,7 @@ def _money(site: Site) -> Iterator[dict[str, Any]]:
         f"{unpriced:,} calls have no known price and are in no total",
     )
     requests = site.warehouse.scan(REQUESTS)
-    apart = price_disagreement(requests, prices_of(requests)).filter(
+    apart = price_disagreement(requests, prices_of(requests, site.fleet.price_overrides)).filter(
         pl.col("reported_to_list_ratio").is_not_null()
         & ((pl.col("reported_to_list_ratio") - 1).abs() > _PRICES_DIFFER_RATIO)
     )

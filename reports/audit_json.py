@@ -18,7 +18,7 @@ from typing import Any
 
 import polars as pl
 
-from parsers.records import FILES, REQUESTS, USAGE_BUCKETS
+from parsers.records import FILES, REQUESTS, SERVED_STATUSES, USAGE_BUCKETS
 from reports import audit_parts
 from reports.engines import ENGINES_SCHEMA, against_gateway, engines_part
 from reports.json_values import instant_text, known_sum, ratio, real
@@ -35,7 +35,7 @@ DUPLICATES_SCHEMA = pl.Schema({"format": pl.String, "rows": pl.Int64})
 _KINDS = {REQUESTS.name: "requests", USAGE_BUCKETS.name: "buckets"}
 """What rows of a target are called in `inputs`; all others are samples."""
 
-SERVED = pl.col("status").is_in(["ok", "cancelled"])
+SERVED = pl.col("status").is_in(SERVED_STATUSES)
 _FROM_RESPONSE_CACHE = pl.col("response_cache_hit").fill_null(value=False)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from parsers.records import SERVED_STATUSES
 from reports.json_values import instant_text, known_sum, ratio, real
 from reports.numbers import exact, printable
 from reports.strings import ENGINE, UNKNOWN
@@ -73,7 +74,7 @@ def against_gateway(engines: pl.DataFrame, usage_hourly: pl.DataFrame) -> list[d
         first, last = mine.select(pl.col("first_at").dt.truncate("1h").min(), pl.col("last_at").max()).row(0)
         logged = usage_hourly.filter(
             pl.col("model").str.to_lowercase() == model.lower(),
-            pl.col("status").is_in(["ok", "cancelled"]),
+            pl.col("status").is_in(SERVED_STATUSES),
             ~pl.col("response_cache_hit").fill_null(value=False),
             hour.is_between(first, last),
         )

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from parsers.records import COUNT, INSTANT, MONEY
+from parsers.records import COUNT, INSTANT, MONEY, SERVED_STATUSES
 from reports.json_values import instant_text, json_value, known_sum, money_text, real
 from reports.numbers import exact, money, printable
 from reports.strings import SUMS
@@ -176,7 +176,7 @@ def _hours(sums: pl.DataFrame) -> int:
 def _measures(sums: pl.DataFrame, calls: pl.DataFrame) -> dict[str, dict[str, Any]]:
     """Failed calls are in a source's count where it states them; their tokens are in no sum."""
     told = _figures(sums)
-    served = calls.filter(pl.col("status").is_in(["ok", "cancelled"]))
+    served = calls.filter(pl.col("status").is_in(SERVED_STATUSES))
     counted = served if told["failed_requests"] is None else calls
     usd = sums.filter(pl.col("cost_currency") == "USD").select(known_sum("cost_reported")).item()
     cost = calls.select(known_sum("cost_reported")).item()

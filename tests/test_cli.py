@@ -371,7 +371,7 @@ def account(document: dict) -> tuple[int, int]:
     """Lines, and where they went."""
     inputs = document["inputs"]
     return inputs["lines"], sum(
-        inputs[key] for key in ("requests", "samples", "rejects", "other_lines", "duplicates")
+        inputs[key] for key in ("requests", "buckets", "samples", "rejects", "other_lines", "duplicates")
     )
 
 

@@ -22,7 +22,8 @@ GROUP = "costs"
 def cost_lines(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
     requests = site.warehouse.scan(REQUESTS)
     own = own_days(site.fleet, site.warehouse.read(EFFICIENCY_HOURLY))
-    return materialized(site.warehouse.write_mart(COST_LINES, lines_of(requests, prices_of(requests), own)))
+    prices = prices_of(requests, site.fleet.price_overrides)
+    return materialized(site.warehouse.write_mart(COST_LINES, lines_of(requests, prices, own)))
 
 
 ASSETS = (cost_lines,)

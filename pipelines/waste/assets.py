@@ -32,7 +32,8 @@ def repetition(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
     from pipelines.waste.repetition import repetition as repetition_of
 
     requests = site.warehouse.scan(REQUESTS)
-    calls = repeated_prefixes(requests, base_prices(prices_of(requests)), default_rules())
+    prices = base_prices(prices_of(requests, site.fleet.price_overrides))
+    calls = repeated_prefixes(requests, prices, default_rules())
     site.warehouse.keep(REPETITION_LEAVES, repetition_by_leaf(calls))
     return materialized(site.warehouse.write_mart(REPETITION, repetition_of(calls)))
 
@@ -58,7 +59,7 @@ def cache_curve(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
 )
 def oversize(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
     requests = site.warehouse.scan(REQUESTS)
-    prices = prices_of(requests)
+    prices = prices_of(requests, site.fleet.price_overrides)
     frame = oversize_of(requests, base_prices(prices), context_lengths(requests), price_cliffs(prices))
     site.warehouse.keep(OVERSIZE_APPS, frame)
     return materialized(site.warehouse.write_mart(OVERSIZE, frame))

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from pipelines.calls import SERVED, UNKNOWN_MODEL
+from parsers.records import SERVED_STATUSES
+from pipelines.calls import UNKNOWN_MODEL
 from pipelines.waste.evidence import NOT_GENERATING
 
 _MODEL = f"coalesce(model_served, model_requested, '{UNKNOWN_MODEL}')"
@@ -37,7 +38,7 @@ def _in(column: str, values: Sequence[str]) -> str:
 
 
 _NOT_CACHED = "NOT coalesce(response_cache_hit, FALSE)"
-_SERVED = f"{_in('status', SERVED)} AND {_NOT_CACHED} AND input_tokens IS NOT NULL"
+_SERVED = f"{_in('status', SERVED_STATUSES)} AND {_NOT_CACHED} AND input_tokens IS NOT NULL"
 
 
 @dataclass(frozen=True, slots=True)

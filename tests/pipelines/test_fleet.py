@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from decimal import Decimal
 
+import polars as pl
 import pytest
 
 from parsers.errors import SiteConfigError
+from parsers.records import REQUESTS
 from pipelines.fleet import Fleet, load_fleet
+from pipelines.pricing import prices_of
 
 GOOD = """
 [site]
@@ -117,3 +121,44 @@ def test_an_error_names_file_key_and_remedy_in_one_line(write, old, new, key, re
 def test_an_absent_file_is_a_site_error(tmp_path):
     with pytest.raises(SiteConfigError, match="can't be read"):
         load_fleet(tmp_path / "none.toml")
+
+
+OWN_PRICES = "provider,model,meter,usd_per_token\nopenai,gpt-5*,input,0.0000005\n"
+
+
+def test_a_sites_own_prices_lie_beside_the_file_and_come_before_list_prices(write, tmp_path):
+    (tmp_path / "prices.csv").write_text(OWN_PRICES, "utf-8")
+    fleet = load_fleet(write('[site]\nprices = "prices.csv"\n'))
+    at = datetime(2026, 11, 2, tzinfo=UTC)
+    calls = [
+        {"provider": "openai", "model_served": name, "started_at": at, "status": "ok"}
+        for name in ("gpt-5-mini", "gpt-4o")
+    ]
+    rows = REQUESTS.conform(pl.DataFrame(calls)).lazy()
+    own = prices_of(rows, fleet.price_overrides)
+    listed = prices_of(rows)
+    of_mini = own.filter((pl.col("model") == "gpt-5-mini") & (pl.col("meter") == "input"))
+    assert of_mini["usd_per_token"].to_list() == [Decimal("0.0000005")]
+    other = pl.col("model") == "gpt-4o"
+    assert own.filter(other).height > 0
+    assert own.filter(other).equals(listed.filter(other))
+
+
+def test_without_own_prices_there_are_none(write):
+    assert load_fleet(write(GOOD)).price_overrides is None
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (None, "can't read price overrides"),
+        ("model,meter\nm,input\n", "columns missing: usd_per_token"),
+        (OWN_PRICES.replace("0.0000005", "0.5"), "row 1, usd_per_token"),
+    ],
+)
+def test_own_prices_that_are_wrong_are_told_with_their_file(write, tmp_path, content, what):
+    if content is not None:
+        (tmp_path / "prices.csv").write_text(content, "utf-8")
+    with pytest.raises(SiteConfigError, match=what) as told:
+        load_fleet(write('[site]\nprices = "prices.csv"\n'))
+    assert "prices.csv" in str(told.value)
