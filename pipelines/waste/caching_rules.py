@@ -34,6 +34,7 @@ from importlib.resources import files
 import polars as pl
 
 from parsers.errors import SiteConfigError
+from pipelines.waste.lookup import beside
 
 SCOPES = ("account", "fleet")
 ANY_DAY = dt.date.max
@@ -182,10 +183,4 @@ def with_rules(calls: pl.DataFrame, rules: tuple[CachingRule, ...]) -> pl.DataFr
         for rule in found
     ]
     resolved = pl.DataFrame(columns, schema=RULE_COLUMNS, orient="row")
-    return calls.join(
-        pl.concat([keys, resolved], how="horizontal"),
-        on=key,
-        how="left",
-        nulls_equal=True,
-        maintain_order="left",
-    )
+    return beside(calls, pl.concat([keys, resolved], how="horizontal"), key)

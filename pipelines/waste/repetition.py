@@ -33,6 +33,7 @@ from parsers.records import MONEY
 from pipelines.waste.blocks import cache_codes, flat_blocks
 from pipelines.waste.caching_rules import CachingRule, with_rules
 from pipelines.waste.evidence import CHAIN, EXACT, LEVELS, in_order_of_arrival, served_calls
+from pipelines.waste.lookup import beside
 from pipelines.waste.row_prices import with_unit_prices
 from pipelines.waste.scopes import by_scope, known_sum
 from warehouse.tables import REPETITION
@@ -72,7 +73,7 @@ def repeated_prefixes(
     exact = served.filter(pl.col("evidence").is_in(EXACT)).select("started_at", *CHAIN)
     chains = in_order_of_arrival(exact).drop("started_at")
     for measured in (_measured(calls, chains), _repeated_prompts(calls), _session_upper_bounds(calls)):
-        calls = calls.join(measured, on="call", how="left", maintain_order="left")
+        calls = beside(calls, measured, ["call"])
     calls = with_unit_prices(calls, prices, _METERS)
     cacheable = pl.when("generating").then("reusable_tokens")
     calls = calls.with_columns(

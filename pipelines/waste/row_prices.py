@@ -9,6 +9,7 @@ from __future__ import annotations
 import polars as pl
 
 from parsers.records import MONEY
+from pipelines.waste.lookup import beside
 
 PRICE_KEY = ("provider", "model", "day")
 PRICES_SCHEMA = pl.Schema(
@@ -40,4 +41,4 @@ def with_unit_prices(calls: pl.DataFrame, prices: pl.DataFrame, meters: tuple[st
         .alias(f"usd_per_{meter}_token")
         for meter in meters
     )
-    return calls.join(wide, on=list(PRICE_KEY), how="left", nulls_equal=True, maintain_order="left")
+    return beside(calls, wide, list(PRICE_KEY))

@@ -39,18 +39,22 @@ def by_scope(rows: pl.DataFrame, measures: Sequence[pl.Expr], extra_keys: Sequen
         spans several. No rows in, no rows out.
 
     """
+    read = {name for measure in measures for name in measure.meta.root_names()}
+    rows = rows.select(sorted(read | {"model", "team", *extra_keys}))
     nothing = pl.lit(None, pl.String)
     of_model, of_team = (pl.format(f"{name}:{{}}", encoded(pl.col(name))) for name in ("model", "team"))
-    groupings: tuple[tuple[pl.DataFrame, list[str], pl.Expr], ...] = (
-        (rows, [], pl.lit("all").alias("scope")),
-        (rows, ["model"], of_model.alias("scope")),
-        (rows.filter(pl.col("team").is_not_null()), ["team"], of_team.alias("scope")),
-        (rows, ["model", "team"], leaf_scope()),
+    groupings: tuple[tuple[list[str], pl.Expr], ...] = (
+        ([], pl.lit("all").alias("scope")),
+        (["model"], of_model.alias("scope")),
+        (["team"], of_team.alias("scope")),
+        (["model", "team"], leaf_scope()),
     )
     parts = []
-    for part, names, scope in groupings:
+    for names, scope in groupings:
         keys = [*names, *extra_keys]
-        grouped = part.group_by(keys).agg(*measures) if keys else part.select(*measures).head(part.height)
+        grouped = rows.group_by(keys).agg(*measures) if keys else rows.select(*measures).head(rows.height)
+        if names == ["team"]:
+            grouped = grouped.filter(pl.col("team").is_not_null())
         missing = [nothing.alias(name) for name in ("model", "team") if name not in names]
         parts.append(grouped.with_columns(*missing).with_columns(scope))
     columns = ["scope", "model", "team", *extra_keys]
