@@ -36,6 +36,7 @@ import polars as pl
 from parsers.normalise import MAX_COUNT
 from parsers.records import MONEY
 from pipelines.waste.evidence import in_order_of_arrival, served_calls
+from pipelines.waste.lookup import beside
 from pipelines.waste.row_prices import with_unit_prices
 from pipelines.waste.scopes import encoded, known_sum, leaf_scope
 
@@ -90,11 +91,9 @@ def oversize(
     calls = with_unit_prices(calls, prices, ("input", "cache_read")).with_columns(*_app())
     large = pl.len().over(_APP) >= MINIMUM_CALLS
     calls = calls.with_columns(pl.when(large).then(pl.col("app_kind", "app")))
-    outliers = calls.join(_outliers(calls), on=_APP, nulls_equal=True)
-    large_for_task = calls.join(_large_for_task(calls), on=_APP, nulls_equal=True)
     parts = [
-        _summed(outliers, "outlier", _excess_usd()),
-        _summed(large_for_task, "input_output_ratio", _excess_usd()),
+        _summed(beside(calls, _outliers(calls), _APP), "outlier", _excess_usd()),
+        _summed(beside(calls, _large_for_task(calls), _APP), "input_output_ratio", _excess_usd()),
     ]
     if contexts is not None:
         parts.append(_summed(_near_context(calls, contexts), "context_share", _excess_usd()))
@@ -172,7 +171,7 @@ def _large_for_task(calls: pl.DataFrame) -> pl.DataFrame:
 def _near_context(calls: pl.DataFrame, contexts: pl.DataFrame) -> pl.DataFrame:
     known = contexts.filter(pl.col("context_tokens") > 0).unique("model", keep="first")
     half = (pl.col("context_tokens") * _CONTEXT_SHARE).floor().cast(pl.Int64)
-    return calls.join(known.select("model", half.alias("threshold_tokens")), on="model")
+    return beside(calls, known.select("model", half.alias("threshold_tokens")), ["model"])
 
 
 def _excess_usd() -> pl.Expr:
@@ -186,20 +185,27 @@ def _excess_usd() -> pl.Expr:
 
 
 def _past_cliffs(calls: pl.DataFrame, cliffs: pl.DataFrame) -> pl.DataFrame:
-    """Calls of priced models; `threshold_tokens` is the highest cliff below their input, if it is near."""
-    steps = cliffs.sort("cliff_tokens").with_columns(threshold_tokens="cliff_tokens")
-    known = calls.join(cliffs.select("provider", "model").unique(), on=["provider", "model"], how="semi")
-    passed = known.sort("input_tokens").join_asof(
-        steps,
-        left_on="input_tokens",
-        right_on="cliff_tokens",
-        by=["provider", "model"],
-        strategy="backward",
-        allow_exact_matches=False,
-        check_sortedness=False,  # both are sorted just above; Polars can't check this within groups
+    """Calls with `threshold_tokens`, the highest cliff below their input, if it is near, and the price above it."""
+    passed = (
+        calls.select("provider", "model", "input_tokens")
+        .with_row_index("place")
+        .sort("input_tokens")
+        .join_asof(
+            cliffs.sort("cliff_tokens"),
+            left_on="input_tokens",
+            right_on="cliff_tokens",
+            by=["provider", "model"],
+            strategy="backward",
+            allow_exact_matches=False,
+            check_sortedness=False,  # both are sorted just above; Polars can't check this within groups
+            coalesce=False,
+        )
+        .sort("place")
     )
-    near = pl.col("input_tokens") <= pl.col("threshold_tokens") * (100 + CLIFF_MARGIN_PERCENT) // 100
-    return passed.with_columns(threshold_tokens=pl.when(near).then("threshold_tokens"))
+    near = pl.col("input_tokens") <= pl.col("cliff_tokens") * (100 + CLIFF_MARGIN_PERCENT) // 100
+    return calls.hstack(
+        passed.select(pl.when(near).then("cliff_tokens").alias("threshold_tokens"), "input_usd_above")
+    )
 
 
 def _cliff_usd() -> pl.Expr:
