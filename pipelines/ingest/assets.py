@@ -27,7 +27,10 @@ GROUP = "ingest"
     group_name=GROUP, description="Every file parsed once into Parquet, under a name made of its content."
 )
 def landed_files(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
-    landings = land_all(site.found(), site.warehouse, site.reading, site.on_file)
+    try:
+        landings = land_all(site.found(), site.warehouse, site.reading, site.on_file)
+    finally:
+        site.forget_brought()
     site.remember(landings)
     forget_others(landings, site.warehouse)
     if not site.keeps_history:

@@ -9,6 +9,7 @@ Doubles, in this order, each counted:
    (`usage_buckets`) with one record_key, of whatever format, the last is kept: a sum grows until it is settled.
 3. Rows without a record_key that an overlapping older file of the format has too, equal in all columns.
 4. Rows of a gateway's second export (a format of lower priority) whose call and outcome are in the first: dropped.
+5. Calls that another hop logged too (a proxy before the gateway, the engine behind it): the gateway's row is kept.
 
 Attempts: rows that share gateway and call_id, by start; each later one gets its number and `retry_of`.
 """
@@ -24,7 +25,9 @@ import polars as pl
 
 from parsers.readers import quoted
 from parsers.records import FILES, RECORD_TABLES, REJECTS, REQUESTS, USAGE_BUCKETS, Table
+from parsers.registry import FORMAT_NAMES, load
 from pipelines.ingest import linking
+from pipelines.ingest.hops import HOPS, seen_elsewhere
 from warehouse.store import has_keys, instant_of, replacing, sql_text
 
 if TYPE_CHECKING:
@@ -178,6 +181,11 @@ def _parts(landings: Sequence[Landing], day: date) -> list[Landing]:
     return [landing for landing in landings if not near.isdisjoint(landing.days)]
 
 
+def _hop(format_name: str | None) -> int:
+    """Where a format's calls were seen, as a place in HOPS; what a mapping file describes counts as a gateway's."""
+    return HOPS.index(load(format_name).hop) if format_name in FORMAT_NAMES else 0
+
+
 def _literal(instant: datetime) -> str:
     return f"TIMESTAMPTZ '{instant.isoformat()}'"
 
@@ -225,7 +233,8 @@ class _Build:
         if self.table is REQUESTS:
             self._narrow(
                 "hash(source_format, record_key)",
-                "priority, gateway, request_id, status = 'error' AS failed, "
+                "priority, gateway, request_id, status = 'error' AS failed, output_tokens, "
+                "epoch_us(coalesce(ended_at, started_at)) AS end_us, "
                 "CASE WHEN call_id IS NOT NULL THEN hash(gateway, call_id) END AS call, "
                 "CASE WHEN request_id IS NOT NULL THEN hash(gateway, request_id) END AS request, ",
             )
@@ -236,7 +245,19 @@ class _Build:
         listed = " UNION ".join(f"SELECT * FROM ({sql})" for sql in finds)
         self.connection.execute(f"CREATE TEMP TABLE doubles AS {listed}")
         if self.table is REQUESTS:
+            self._find_other_hops()
             self.connection.execute(linking.ATTEMPTS)
+
+    def _find_other_hops(self) -> None:
+        hop_of = {
+            rank: _hop(item.format) for rank, item in enumerate(self.chosen.landings) if item in self.parts
+        }
+        if len(set(hop_of.values())) < 2:  # noqa: PLR2004 - a pair
+            return
+        live = pl.DataFrame(self.connection.sql(linking.LIVE_CALLS).to_arrow_table())
+        calls = live.with_columns(hop=pl.col("file_rank").replace_strict(hop_of, return_dtype=pl.Int64))
+        self.connection.register("elsewhere", seen_elsewhere(calls).to_arrow())
+        self.connection.execute(linking.OTHER_HOPS)
 
     def _narrow(self, identity: str, further: str = "") -> None:
         """Make `near`: what tells records with a key apart, and `further` columns."""

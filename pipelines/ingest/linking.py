@@ -4,7 +4,7 @@ Belongs here: statements over two narrow temporary tables, so that the wide rows
 they run and what is written (`facts.py`).
 
     near      source_format, file_rank, source_line, record, at; of calls also priority, gateway, call, request,
-              request_id, failed
+              request_id, failed, output_tokens, end_us
     keyless   source_format, file_rank, source_line, at, content: rows without a record_key of files that may overlap;
               content is a hash of all columns but the place in the file
 
@@ -82,6 +82,19 @@ NOTHING = """
 SELECT '' AS source_format, 0 AS file_rank, 0 AS source_line, CAST(NULL AS TIMESTAMPTZ) AS "at" WHERE false
 """
 """No doubles."""
+
+LIVE_CALLS = """
+SELECT n.source_format, n.file_rank, n.source_line, n.end_us, n.output_tokens
+FROM near n ANTI JOIN doubles d USING (file_rank, source_line)
+"""
+"""Calls that are no doubles so far."""
+
+OTHER_HOPS = """
+INSERT INTO doubles
+SELECT n.source_format, n.file_rank, n.source_line, n."at"
+FROM near n JOIN elsewhere e USING (file_rank, source_line)
+"""
+"""Makes the rows of the frame `elsewhere` doubles."""
 
 ATTEMPTS = """
 CREATE TEMP TABLE attempts AS

@@ -1,0 +1,123 @@
+"""A call that a proxy, the gateway and the engine logged counts once; traffic of its own stays."""
+
+from __future__ import annotations
+
+import random
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parsers.registry import all_formats
+from pipelines.ingest.hops import HOPS, LEAST_ROWS, SLACK_US, seen_elsewhere
+
+GATEWAY, CLIENT, ENGINE, PROXY = range(len(HOPS))
+FORMATS = ("litellm_payload", "openai_usage", "llamacpp_log", "nginx_access_log")
+
+
+def log(hop, rows, file_rank=None):
+    """Rows (end in ms, output tokens) of one hop's log."""
+    return pl.DataFrame(
+        [
+            (FORMATS[hop], hop if file_rank is None else file_rank, line, hop, end * 1000, out)
+            for line, (end, out) in enumerate(rows, 1)
+        ],
+        schema={
+            "source_format": pl.String,
+            "file_rank": pl.Int64,
+            "source_line": pl.Int64,
+            "hop": pl.Int64,
+            "end_us": pl.Int64,
+            "output_tokens": pl.Int64,
+        },
+        orient="row",
+    )
+
+
+def found(*logs):
+    return sorted(seen_elsewhere(pl.concat(logs)).rows())
+
+
+CALLS = [(1000 * n, 10 + n) for n in range(20)]
+
+
+def test_every_format_of_calls_names_a_hop():
+    assert {fmt.hop for fmt in all_formats()} == set(HOPS)
+
+
+def test_one_log_alone_has_nothing_elsewhere():
+    assert found(log(GATEWAY, CALLS)) == []
+    assert found(log(ENGINE, CALLS), log(ENGINE, CALLS, file_rank=9)) == []
+
+
+def test_an_engines_rows_behind_a_gateway_are_its_calls():
+    engine = log(ENGINE, [(end + 130, out) for end, out in CALLS])
+    assert found(log(GATEWAY, CALLS), engine) == [(ENGINE, line) for line in range(1, 21)]
+
+
+def test_a_proxys_rows_without_counts_are_paired_by_their_ends():
+    proxy = log(PROXY, [(end - end % 1000, None) for end, _ in CALLS])
+    assert found(log(GATEWAY, CALLS), proxy) == [(PROXY, line) for line in range(1, 21)]
+
+
+def test_three_hops_leave_one():
+    logs = [log(GATEWAY, CALLS), log(ENGINE, CALLS), log(PROXY, [(end, None) for end, _ in CALLS])]
+    assert len(found(*logs)) == 40
+
+
+def test_without_a_gateway_the_engine_stays_and_the_proxy_goes():
+    logs = [log(ENGINE, CALLS), log(PROXY, [(end, None) for end, _ in CALLS])]
+    assert {rank for rank, _ in found(*logs)} == {PROXY}
+
+
+def test_what_reached_the_engine_past_the_gateway_stays():
+    beside = [(500 + 1000 * n, 700 + n) for n in range(4)]
+    rows = found(log(GATEWAY, CALLS), log(ENGINE, CALLS + beside))
+    assert rows == [(ENGINE, line) for line in range(1, 21)]
+
+
+def test_logs_of_different_traffic_are_both_kept():
+    other = [(end + 300, out + 500) for end, out in CALLS]
+    assert found(log(GATEWAY, CALLS), log(ENGINE, other)) == []
+    later = [(end + 10**7, out) for end, out in CALLS]
+    assert found(log(GATEWAY, CALLS), log(ENGINE, later)) == []
+
+
+def test_few_rows_without_counts_are_no_evidence():
+    few = [(end, None) for end, _ in CALLS[: LEAST_ROWS - 1]]
+    assert found(log(GATEWAY, CALLS), log(PROXY, few)) == []
+
+
+def test_one_row_stands_for_one_row():
+    """A gateway's call pairs with one row of the engine, not with each that is near."""
+    twice = [(end, out) for end, out in CALLS for _ in range(2)]
+    assert found(log(GATEWAY, CALLS), log(ENGINE, twice)) == []
+    assert len(found(log(GATEWAY, twice), log(ENGINE, twice))) == 40
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 10**6), st.floats(0, 0.15))
+def test_pairs_are_as_many_as_a_plain_search_finds(seed, dropped):
+    """Same output, ends within the slack, each row once: the most pairs there can be, as starting from the earliest finds."""
+    rng = random.Random(seed)
+    gateway = [(rng.randrange(60_000), rng.randrange(4)) for _ in range(40)]
+    engine = [(end + rng.randrange(-1900, 1900), out) for end, out in gateway if rng.random() > dropped]
+    rng.shuffle(engine)
+    left = sorted(gateway)
+    pairs = 0
+    for end, out in sorted(engine):
+        near = [call for call in left if call[1] == out and abs(call[0] - end) * 1000 <= SLACK_US]
+        if near:
+            left.remove(min(near))
+            pairs += 1
+    got = len(found(log(GATEWAY, gateway), log(ENGINE, engine)))
+    assert got in (0, pairs)
+    assert got == pairs or pairs < 0.8 * len(engine)
+
+
+@pytest.mark.parametrize("outputs", [[None], [0], []])
+def test_odd_logs_are_answered(outputs):
+    assert (
+        found(log(GATEWAY, [(0, out) for out in outputs]), log(ENGINE, [(0, out) for out in outputs])) == []
+    )
