@@ -25,7 +25,7 @@ OUT := tokenworks-out
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv uv-path week test test-slow check bench docs ui lock clean
+.PHONY: help venv uv-path week test test-slow fuzz check bench docs ui lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,12 +46,13 @@ $(UV):
 		--target .venv/uv-$(UV_VERSION) --upgrade uv==$(UV_VERSION)
 	rm -rf .venv/bootstrap
 
+# With the extra that the tests need.
 $(SYNCED): pyproject.toml uv.lock $(UV)
-	$(UV) sync --frozen --quiet
+	$(UV) sync --frozen --quiet --extra postgres
 	@touch $@
 
 $(SYNCED_UI): $(SYNCED)
-	$(UV) sync --frozen --quiet --extra ui
+	$(UV) sync --frozen --quiet --extra postgres --extra ui
 	@touch $@
 
 $(WEEK): | $(SYNCED)
@@ -68,6 +69,9 @@ test: $(SYNCED) ## run the quick tests
 
 test-slow: $(SYNCED) ## run the slow tests: end to end, browser, large inputs
 	$(BIN)/pytest -n 2 -m slow
+
+fuzz: $(SYNCED) ## damage every sample in 100,000 ways and read what comes out
+	$(BIN)/python tests/fuzz.py
 
 check: $(SYNCED) ## check format, lint, types and import rules; change nothing
 	$(BIN)/ruff format --check

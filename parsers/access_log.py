@@ -65,11 +65,6 @@ def logged_at(fields: Fields, *names: str) -> Read:
     return Read(pl.coalesce(at.value, local.value), pl.coalesce(at.fault, local.fault))
 
 
-def milliseconds(value: pl.Expr) -> pl.Expr:
-    """A number of milliseconds as a span; unknown is none."""
-    return pl.duration(microseconds=(value.fill_null(0) * 1000).round().cast(pl.Int64))
-
-
 def last_upstream(addresses: pl.Expr) -> pl.Expr:
     """The upstream that answered, of the list of those that were tried."""
     return addresses.str.extract(r"([^\s,]+)$")

@@ -1,6 +1,6 @@
 """Compressed files and archives as streams of plain bytes.
 
-Belongs here: gzip, bzip2, xz and zstd streams, members of zip and tar. Does not belong here: which files are
+Belongs here: gzip, bzip2, xz and zstd streams, text in UTF-16, members of zip and tar. Does not belong here: which files are
 read (`sources.py`).
 
 Nothing is extracted under a name from an archive: a member is a stream, so no path can escape.
@@ -9,6 +9,7 @@ Nothing is extracted under a name from an archive: a member is a stream, so no p
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import io
 import lzma
@@ -29,7 +30,15 @@ BLOCK = 8 << 20
 _PIECE = 64 << 10
 MAX_MEMBERS = 100_000
 
-_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz"}
+_MAGIC = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+    # Excel's text, and what PowerShell redirects.
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 # RuntimeError is how `zipfile` refuses members that are encrypted or packed in a way it does not know.
 CUT_OFF = (EOFError, zlib.error, lzma.LZMAError, OSError, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
 """What a stream raises where its data ends too early, is damaged or can't be unpacked."""
@@ -207,13 +216,35 @@ def _is_tar(path: Path) -> bool:
         return False
 
 
+class _Recoded(io.RawIOBase):
+    """Text in UTF-16 as text in UTF-8; damaged characters are replaced."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw, self._text = raw, b""
+        self._decoder = codecs.getincrementaldecoder("utf-16")(errors="replace")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        ended = False
+        while not self._text and not ended:
+            piece = self._raw.read(_PIECE)
+            ended = not piece
+            self._text = self._decoder.decode(piece, final=ended).encode(errors="replace")
+        taken = self._text[: len(buffer)]
+        buffer[: len(taken)] = taken
+        self._text = self._text[len(taken) :]
+        return len(taken)
+
+
 def compression(magic: bytes) -> str | None:
-    """The compression that the first bytes of a file show; None for plain data."""
+    """The compression (or encoding) that the first bytes of a file show; None for plain data."""
     return next((name for start, name in _MAGIC.items() if magic.startswith(start)), None)
 
 
 def plain(raw: IO[bytes]) -> IO[bytes]:
-    """Wrap a stream in the decompressor that its first bytes call for."""
+    """Wrap a stream in the decompressor (or decoder) that its first bytes call for."""
     magic = raw.read(6)
     raw.seek(0)
     match compression(magic):
@@ -223,6 +254,8 @@ def plain(raw: IO[bytes]) -> IO[bytes]:
             return cast("IO[bytes]", bz2.BZ2File(raw))
         case "xz":
             return cast("IO[bytes]", lzma.LZMAFile(raw))
+        case "utf-16":
+            return cast("IO[bytes]", io.BufferedReader(_Recoded(raw), BLOCK))
         case "zstd":
             import pyarrow as pa
 

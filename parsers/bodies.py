@@ -93,6 +93,18 @@ def recognise(head: Head, is_body: Callable[[dict[str, Any]], bool], places: Seq
     return mostly(head.objects, is_record)
 
 
+def is_mixed(
+    head: Head, is_another: Callable[[dict[str, Any]], bool], places: Sequence[str] = PLACES
+) -> bool:
+    """Whether a head holds bodies of another API, too: logs of one's own may."""
+    return any(is_another(body_of(item, places)) for item in head.objects)
+
+
+def is_of_gemini(body: dict[str, Any]) -> bool:
+    """Whether a body states its usage as Gemini does."""
+    return isinstance(body.get("usageMetadata", body.get("usage_metadata")), dict)
+
+
 def lifted(raw: pl.DataFrame, body: Structure, places: Sequence[str] = PLACES) -> Fields:
     """The fields of bodies by their own names, wherever a line keeps them; those of wrappers beside them."""
 

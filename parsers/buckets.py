@@ -21,7 +21,7 @@ GROUP = (
     *("api_key_alias", "model", "service_tier", "operation", "region", "line_item"),
 )
 """Columns of USAGE_BUCKETS that say whose sum it is."""
-_OPENING = re.compile(r'\s*\[?\s*\{\s*"(?:object|data|has_more|next_page|results?|start|end)\w*"')
+_OPENING = re.compile(r'\s*+\[?\s*+\{\s*+"(?:object|data|has_more|next_page|results?|start|end)\w*"')
 
 
 def is_page(head: Head, *needed: str) -> bool:

@@ -4,8 +4,10 @@ Belongs here: taking them off, with the instant and the service that they name. 
 program itself wrote (`formats/`).
 
 Known: docker's json-file, `docker logs -t`, CRI (`stdout F`), `kubectl logs --prefix`, compose (`svc-1 | `),
-journald and syslog, ANSI colours. Of a record that a container cut into parts, the first part is a line of
-its own and the others are left out.
+journald and syslog, stamp and tab as consoles of logs copy them, ANSI colours; JSON objects of collectors (Fluent
+Bit, Filebeat, Vector, Loki, Cloud Logging, `journalctl -o json`) that hold the line in one field, its instant and
+its pod in others. Of a record that a container cut into parts, the first part is a line of its own and the others
+are left out.
 """
 
 from __future__ import annotations
@@ -15,34 +17,50 @@ import re
 
 import polars as pl
 
-from parsers import clock
+from parsers import clock, values
 
 _ANSI = r"(?:\x1b|\\u001[bB]|\^\[|#033)\[[0-9;]*m"
 """A colour, also as tee, JSON and syslog write its first character."""
 _STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
 _UNIT = r"[\w.@-]+\[\d*\]: "
 _SYSLOG = rf"[A-Z][a-z]{{2}} [ \d]\d [\d:]{{8}}(?:\.\d+)? +(?:[\w.-]+ +)?(?:{_UNIT}|[\w.@-]+: )"
-_AFTER = rf" (?:std(?:out|err) [FP] |[\w.-]+ {_UNIT})?"
+_AFTER = rf"[ \t](?:std(?:out|err) [FP] |[\w.-]+ {_UNIT})?"
 _BEFORE = (
-    rf"^(?:(?P<first_at>{_STAMP}){_AFTER})?"
+    rf"^(?:\d{{13}}\t)?(?:(?P<first_at>{_STAMP}){_AFTER})?"
     r"(?:\[pod/(?P<pod>[\w.-]+)/[\w.-]+\] |(?P<unit>[\w.-]+) +\| )?"
     rf"(?:[ \t]*(?P<second_at>{_STAMP}){_AFTER})?"
     rf"(?:{_SYSLOG})?"
 )
-_TEXT = r"(?P<text>.*)$"
+_PARTS = f"(?P<before>{_BEFORE})"
 _PREFIX = re.compile(_BEFORE)
 _COLOUR = re.compile(_ANSI)
 _JSON_FILE = '{"log":"'
 _PART = r"^(?:\S+ )?\S+ std(?:out|err) P "
+_TEXTS = ("log", "MESSAGE", "message", "line", "textPayload")
+"""Fields in which collectors keep a line."""
+_CARRIES = r'"(?:log|MESSAGE|textPayload|stream|logtag|@timestamp|kubernetes|labels)": ?["{]'
+_CARRIER = rf"^\{{.*{_CARRIES}.*\}}\s*$"
+"""An object of a collector, told from a record that the program wrote as JSON, which may have a message, too."""
+_INSTANTS = ("time", "timestamp", "@timestamp", "ts", "date", "__REALTIME_TIMESTAMP")
+_SERVICES = (
+    *("kubernetes.pod_name", "kubernetes.pod.name", "labels.pod", "labels.pod_name"),
+    *("resource.labels.pod_name", "container_name", "_SYSTEMD_UNIT"),
+)
+_DOES_CARRY = re.compile(_CARRIES)
+_ZONED = r"^(?:\d+(?:\.\d+)?|\d{4}-.*(?:Z|[+-]\d\d:?\d\d))$"
 
 
 def bare(line: str) -> str:
     """What the program wrote, of one line; for recognising."""
-    if line.startswith(_JSON_FILE):
+    # Not by the whole pattern: Python would try long lines over and over.
+    is_object = line.startswith("{") and line.rstrip().endswith("}")
+    if line.startswith(_JSON_FILE) or (is_object and _DOES_CARRY.search(line)):
         try:
-            line = str(json.loads(line)["log"]).removesuffix("\n")
-        except ValueError:
-            line = line.removeprefix(_JSON_FILE)
+            carrier = json.loads(line)
+        except (ValueError, RecursionError):
+            return _COLOUR.sub("", line.removeprefix(_JSON_FILE))
+        held = next((carrier[name] for name in _TEXTS if carrier.get(name) is not None), line)
+        line = (held if isinstance(held, str) else json.dumps(held, separators=(",", ":"))).removesuffix("\n")
     return _PREFIX.sub("", _COLOUR.sub("", line), count=1)
 
 
@@ -58,24 +76,44 @@ def unwrapped(lines: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
 
     """
     before = pl.col("line").shift(1)
-    of_json = before.str.starts_with(_JSON_FILE) & ~before.str.contains(r'\n","stream"', literal=True)
-    is_rest = (before.str.contains(_PART) | of_json).fill_null(value=False)
     raw = pl.col("line")
-    in_json = raw.str.starts_with(_JSON_FILE) & raw.str.ends_with("}")
-    held = pl.when(in_json).then(raw)
-    wanted = lines.filter(where & ~is_rest).select(
+    # Docker ends whole lines with a line feed; collectors that keep the same fields may not.
+    ends = raw.str.contains(r'\n","stream"', literal=True)
+    of_docker = before.str.starts_with(_JSON_FILE) & ends.any()
+    is_rest = (before.str.contains(_PART) | (of_docker & ~ends.shift(1))).fill_null(value=False)
+    wanted = lines.filter(where & ~is_rest)
+    carrier = wanted.select(pl.when(raw.str.contains(_CARRIER)).then(raw)).to_series()
+    said = wanted.select(
         "source_line",
-        line=pl.coalesce(held.str.json_path_match("$.log").str.strip_suffix("\n"), raw).str.replace_all(
-            _ANSI, ""
-        ),
-        json_at=held.str.json_path_match("$.time"),
+        line=pl.coalesce(_first(carrier, _TEXTS).str.strip_suffix("\n"), raw).str.replace_all(_ANSI, ""),
+        json_at=_first(carrier, _INSTANTS),
+        json_by=_first(carrier, _SERVICES),
     )
-    parts = wanted.with_columns(pl.col("line").str.extract_groups(_BEFORE + _TEXT).alias("parts")).unnest(
-        "parts"
-    )
+    carried_at = pl.when(pl.col("json_at").str.contains(_ZONED)).then("json_at")
+    # The rest of a line is no group: to find where groups end takes its time for every character of them.
+    one_line = pl.when(~pl.col("line").str.contains("\n", literal=True)).then("line")
+    parts = said.with_columns(one_line.str.extract_groups(_PARTS).alias("parts")).unnest("parts")
     return parts.select(
         "source_line",
-        line=pl.coalesce("text", "line"),
-        container_at=clock.iso_instant(pl.coalesce("json_at", "first_at", "second_at")),
-        service=pl.coalesce("pod", "unit"),
+        line=pl.col("line").str.strip_prefix(pl.col("before").fill_null("")),
+        container_at=pl.coalesce(
+            values.instant(carried_at, "time").value, clock.iso_instant(pl.coalesce("first_at", "second_at"))
+        ),
+        service=pl.coalesce("pod", "unit", "json_by"),
     )
+
+
+def _first(carrier: pl.Series, names: tuple[str, ...]) -> pl.Series:
+    """The first of these fields that an object has; dots lead into inner objects."""
+    found = pl.DataFrame({"carrier": carrier}).with_columns(value=pl.lit(None, pl.String))
+    if carrier.null_count() < len(carrier):
+        for name in names:
+            *_, last = path = name.split(".")
+            may_hold = pl.col("value").is_null() & pl.col("carrier").str.contains(f'"{last}"', literal=True)
+            held = (
+                pl.when(may_hold)
+                .then("carrier")
+                .str.json_path_match("$" + "".join(f"['{each}']" for each in path))
+            )
+            found = found.with_columns(value=pl.coalesce("value", held))
+    return found["value"]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from parsers.csv_cells import cells, records, sniff_delimiter
+from parsers.csv_cells import SEPARATOR_LINE, cells, records, sniff_delimiter
 from parsers.readers import (
     LINE,
     MAX_CHUNK_ROWS,
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from parsers.sources import Laid
 
 MAX_OPEN_QUOTE_BYTES = 4 << 20
+NULLS = ("", "NULL", "\\N")
+"""Cells without a value, as databases and their tools write them, quoted or not."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ def read_csv(fmt: Format, laid: Laid, work: Path, *, strictly: bool = False) -> 
 
     Raises:
         MiscountError: DuckDB can't read the file as it is; read again with `strictly`.
+        UnreadableSourceError: the file became shorter while it was read.
 
     """
     shape = _shape(laid)
@@ -98,18 +101,21 @@ def read_csv(fmt: Format, laid: Laid, work: Path, *, strictly: bool = False) -> 
 
 def _shape(laid: Laid) -> _Shape | None:
     for number, text, _ in _records(laid, cells_wanted=None):
-        if text.strip():
-            header = text.decode("utf-8-sig", errors="replace")
+        header = text.decode("utf-8-sig", errors="replace")
+        if header.strip() and not SEPARATOR_LINE.fullmatch(header):
             delimiter = sniff_delimiter(header)
-            return _Shape(number, delimiter, cells(header, delimiter))
+            if names := cells(header, delimiter):
+                return _Shape(number, delimiter, names)
     return None
 
 
 def _table(shape: _Shape, path: Path, *, skip: int = 0, line_end: str = "") -> str:
     columns = ", ".join(f"{column}: 'VARCHAR'" for column in shape.columns)
+    nulls = ", ".join(map(literal, NULLS))
     return (
         f"read_csv({literal(str(path))}, header = false, skip = {skip}, delim = {literal(shape.delimiter)}, "
-        f"quote = '\"', escape = '\"', columns = {{{columns}}}, auto_detect = false, strict_mode = true, "
+        f"quote = '\"', escape = '\"', nullstr = [{nulls}], columns = {{{columns}}}, "
+        f"auto_detect = false, strict_mode = true, "
         f"max_line_size = {MAX_LINE_BYTES + 4096}, {line_end} parallel = false)"
     )
 
@@ -124,7 +130,7 @@ def _read_whole_file(fmt: Format, laid: Laid, shape: _Shape) -> Iterator[Raw]:
     yield Raw(pl.DataFrame(), {}, numbers.blank + 1)
     seen = 1
     try:
-        for frame in stream_frames(sql, rows_per_chunk(laid)):
+        for frame in stream_frames(sql, rows_per_chunk(laid, fmt)):
             if seen + frame.height > numbers.stop:
                 raise MiscountError
             yield Raw(shape.named(frame).with_columns(pl.Series(LINE, numbers.take(seen, frame.height))))
@@ -137,7 +143,7 @@ def _read_whole_file(fmt: Format, laid: Laid, shape: _Shape) -> Iterator[Raw]:
 
 def _read_records(fmt: Format, laid: Laid, shape: _Shape, work: Path) -> Iterator[Raw]:
     spool = work / "checked.csv"
-    rows = rows_per_chunk(laid)
+    rows = rows_per_chunk(laid, fmt)
     for lines, bad, other in spools(_good(laid, shape), spool):
         yield Raw(pl.DataFrame(), bad, other)
         frame = shape.named(_read_spool(fmt, shape, spool, len(lines), rows))
@@ -159,7 +165,7 @@ def _read_plainly(fmt: Format, shape: _Shape, spool: Path) -> pl.DataFrame:
     with spool.open(encoding="utf-8", newline="") as stream:
         rows = records(stream.read(), shape.delimiter)
     plain = pl.DataFrame(rows, schema=dict.fromkeys(shape.columns, pl.String), orient="row")
-    plain = plain.with_columns(pl.all().replace("", None))
+    plain = plain.with_columns(pl.all().replace(NULLS, None))
     return pl.concat(
         stream_frames(shape.select(fmt) + "cells", MAX_CHUNK_ROWS, or_empty=True, register=plain)
     )
@@ -167,7 +173,7 @@ def _read_plainly(fmt: Format, shape: _Shape, spool: Path) -> pl.DataFrame:
 
 def _good(laid: Laid, shape: _Shape) -> Iterator[tuple[int, bytes, str | None]]:
     for number, text, problem in _records(laid, len(shape.names), shape.delimiter):
-        if number == shape.line or not text.strip():
+        if number <= shape.line or not text.strip():
             yield number, b"", None
         else:
             yield number, text, problem
@@ -197,7 +203,7 @@ def _records(
             size += len(more)
         text = b"".join(joined)
         record, problem = _checked(text, delimiter, cells_wanted)
-        if len(joined) > 1 and problem:
+        if len(joined) > 1 and (problem or quotes % 2):
             again.extendleft(reversed(joined[1:]))
             joined = joined[:1]
             record, problem = _checked(line, delimiter, cells_wanted)

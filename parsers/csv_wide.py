@@ -43,9 +43,11 @@ def read_csv_cells(fmt: Format, laid: Laid, work: Path, *, strictly: bool = Fals
             {seen + 1 + before[line]: f"line {line}: {reason}" for line, reason in raw.bad_lines.items()},
             raw.other_lines,
         )
-        numbered = raw.frame.with_columns(_before=good.replace_strict(before, return_dtype=pl.Int64) + seen)
-        for part in numbered.iter_slices(max(1, MAX_CHUNK_ROWS // len(headers))) if headers else ():
-            yield Raw(_cells(part, headers))
+        if headers:
+            starts = good.replace_strict(before, return_dtype=pl.Int64) + seen
+            lines = raw.frame.with_columns(_before=starts)
+            for part in lines.iter_slices(max(1, MAX_CHUNK_ROWS // len(headers))):
+                yield Raw(_cells(part, headers))
         seen += int(weights["cells"].sum())
 
 

@@ -6,6 +6,11 @@ Does not belong here: broken lines of a log. Those are rejects (rows of a table)
 
 from __future__ import annotations
 
+import errno
+
+DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+"""What an OSError says where it is this machine's disk that can't be written, not the source that can't be read."""
+
 
 class TokenworksError(Exception):
     """Root of all errors that are the input's or the site's, not the program's."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from parsers import containers
-from parsers.readers import MAX_TEXT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +24,9 @@ _DATA = "data:"
 _HOLDS_DATA = r"data: ?[\[{]"
 _DONE = "[DONE]"
 _LOOKED_AT = 400
+_LONGEST_EVENT_BYTES = 8 << 20
+"""The last event of a Responses stream repeats the whole answer and the tools' schemas."""
+_BATCH = 8192
 
 
 @dataclass
@@ -32,6 +34,7 @@ class Answer:
     """One answer so far: what its events say of it, as a body of the API."""
 
     body: dict[str, Any] = field(default_factory=dict)
+    key: str | None = None
     is_whole: bool = False
     line: int = 0
     first_at: datetime | None = None
@@ -48,7 +51,7 @@ class Answers:
 
     def begin(self, key: str | None = None) -> Answer:
         """A new answer."""
-        answer = Answer()
+        answer = Answer(key=key)
         self.begun.append(answer)
         if key:
             self._open[key] = answer
@@ -64,7 +67,8 @@ class Answers:
         """The latest stream is over: an id that comes again is another answer's."""
         if self.latest is not None:
             self.latest.is_whole = True
-            self._open = {key: answer for key, answer in self._open.items() if answer is not self.latest}
+            if self.latest.key and self._open.get(self.latest.key) is self.latest:
+                del self._open[self.latest.key]
 
 
 def stream_twin(
@@ -127,11 +131,20 @@ def stream_twin(
             return pl.DataFrame()
         kinds = {name: fmt.embedded.get(name, kind) for name, kind in fmt.structure.items()}
         schema = {name: _dtype(kind) for name, kind in kinds.items()}
-        bodies = [_shaped(_timed(answer), kinds) for answer in found]
-        frame = pl.DataFrame(bodies, schema=schema).with_columns(
-            pl.Series("source_line", [answer.line for answer in found], dtype=pl.Int64)
+        # A body takes far more memory than its row.
+        batches = [found[start : start + _BATCH] for start in range(0, len(found), _BATCH)]
+        return pl.concat(
+            (rows_of(batch, kinds, schema, context) for batch in batches), how="diagonal_relaxed"
         )
-        is_cut = pl.Series([not answer.is_whole for answer in found])
+
+    def rows_of(
+        answers: list[Answer], kinds: dict[str, Structure], schema: dict[str, Any], context: Context
+    ) -> pl.DataFrame:
+        bodies = [_shaped(_timed(answer), kinds) for answer in answers]
+        frame = pl.DataFrame(bodies, schema=schema).with_columns(
+            pl.Series("source_line", [answer.line for answer in answers], dtype=pl.Int64)
+        )
+        is_cut = pl.Series([not answer.is_whole for answer in answers])
         rows = fmt.map(frame, context)
         cut_off = pl.when(is_cut).then(pl.lit(["stream_cut_off"])).otherwise(pl.lit([], pl.List(pl.String)))
         return rows.with_columns(
@@ -147,6 +160,7 @@ def stream_twin(
         title=title,
         written_by="Clients, proxies and curl -N that write an event stream to a file as it comes",
         container="text",
+        longest_line_bytes=_LONGEST_EVENT_BYTES,
         recognised_by=recognised_by,
         recognise=recognise,
         structure=None,
@@ -158,7 +172,7 @@ def stream_twin(
             "One row per answer, of its last statement of usage: chunks are cumulative and never summed.",
             "An answer that does not end is cancelled and flagged stream_cut_off; usage only if a chunk had it.",
             "Times are those of the container's stamps, else the API's own, else the file's: time_from_file.",
-            f"An event of more than {MAX_TEXT_BYTES:,} bytes can't be read: a reject, and its usage is unknown.",
+            f"An event of more than {_LONGEST_EVENT_BYTES:,} bytes can't be read: a reject, and its usage is unknown.",
         ),
         priority=fmt.priority + 1,
     )
@@ -193,8 +207,8 @@ def _parsed(data: str) -> dict[str, Any] | None:
 
 
 def _damage(line: str) -> str:
-    if len(line.encode()) >= MAX_TEXT_BYTES:
-        return f"the event is longer than {MAX_TEXT_BYTES:,} bytes"
+    if len(line.encode()) >= _LONGEST_EVENT_BYTES:
+        return f"the event is longer than {_LONGEST_EVENT_BYTES:,} bytes"
     return "the data of the event is no JSON object"
 
 
@@ -215,7 +229,9 @@ def _shaped(value: Any, structure: Structure) -> Any:
     """A value as the reader of JSON files gives it: the fields of the structure, all leaves as text."""
     if isinstance(structure, dict):
         held = value if isinstance(value, dict) else None
-        return held and {name: _shaped(held.get(name), kind) for name, kind in structure.items()}
+        return held and {
+            name: _shaped(each, structure[name]) for name, each in held.items() if name in structure
+        }
     if isinstance(structure, list):
         return [_shaped(each, structure[0]) for each in value] if isinstance(value, list) else None
     if value is None or not (structure == "JSON" or isinstance(value, str)):

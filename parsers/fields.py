@@ -59,7 +59,7 @@ class Fields:
         filled = [
             name
             for name, nulls in zip(flat.columns, flat.null_count().row(0), strict=True)
-            if nulls < flat.height
+            if nulls < flat.height or name == "source_line"
         ]
         self.frame = flat.select(filled)
         self._faults: list[Read] = []

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import polars as pl
 
@@ -90,9 +90,9 @@ class Head:
     @cached_property
     def csv_header(self) -> tuple[str, ...]:
         """Cells of the first non-blank line read as CSV (comma, semicolon, tab or bar), stripped."""
-        from parsers.csv_cells import cells, sniff_delimiter
+        from parsers.csv_cells import SEPARATOR_LINE, cells, sniff_delimiter
 
-        first = self.lines[0] if self.lines else ""
+        first = next((line for line in self.lines if not SEPARATOR_LINE.fullmatch(line)), "")
         return tuple(cells(first, sniff_delimiter(first))) if len(first) <= MAX_HEADER_CHARACTERS else ()
 
 
@@ -135,7 +135,7 @@ class Context:
     modified_at: Any = None
     """Modification time (aware datetime, UTC) of the file; gives the year to logs without one."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """Options from the user: `timezone`, `year`, `origin`, `instance`."""
+    """Options from the user; `options.py` names them."""
     head: str = ""
     """Beginning of the source's text (see `Head`): start-up lines that name the model, for example."""
     carried: dict[str, Any] = field(default_factory=dict)
@@ -157,7 +157,7 @@ class Format:
 
     `finish` gives the rows that only the end of the source completes (an answer that was cut off, a task in
     flight), from what `map` kept in `Context.carried`: the same columns, each with the `source_line` of a record
-    that `map` called other; it is other no longer.
+    that `map` called other; it is other no longer. Where they may be many, it gives them frame by frame.
     """
 
     name: str
@@ -168,9 +168,11 @@ class Format:
     recognised_by: str
     recognise: Callable[[Head], bool]
     map: Callable[[pl.DataFrame, Context], pl.DataFrame]
+    longest_line_bytes: int = 65_536
+    """text only: a line is cut after so many bytes."""
     structure: Structure = None
     """Fields that are read; of a CSV, the columns that are, where they are known."""
-    finish: Callable[[Context], pl.DataFrame] | None = None
+    finish: Callable[[Context], pl.DataFrame | Iterator[pl.DataFrame]] | None = None
     records: str | None = None
     """json_document only: SQL over the table `document` (the fields of `structure`), one row per record."""
     elements: str | None = None
@@ -180,5 +182,7 @@ class Format:
     """Columns that hold JSON text inside a string, with the structure to read them by."""
     semantics: TokenSemantics = TokenSemantics()
     traps: tuple[str, ...] = ()
+    hop: Literal["gateway", "client", "engine", "proxy"] = "gateway"
+    """Where the calls were seen. A call that several hops logged counts once: see `pipelines/ingest/hops.py`."""
     priority: int = 0
     """Among records with one record_key in several formats, the lowest priority is kept."""

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from parsers.normalise import MAX_COUNT
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -172,7 +174,9 @@ def _apportion(
     input_tokens: pl.Series,
 ) -> NDArray[np.int64]:
     counts = np.diff(row_ends)
-    tokens = np.repeat(input_tokens.fill_null(0).to_numpy().astype(np.float64), counts)
+    # A count out of range is dropped later, and these with it; here it must only fit.
+    stated = input_tokens.fill_null(0).clip(0, MAX_COUNT)
+    tokens = np.repeat(stated.to_numpy().astype(np.float64), counts)
     total = np.repeat(np.maximum(prompt_bytes, 1).astype(np.float64), counts)
     share = np.rint(tokens * offsets / total).astype(np.int64)
     ends = row_ends[1:][counts > 0] - 1

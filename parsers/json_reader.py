@@ -72,7 +72,7 @@ def _read_whole_file(fmt: Format, laid: Laid) -> Iterator[Raw]:
     sql = _select(fmt) + json_table(fmt, laid.path, "newline_delimited", tolerant=True)
     seen = 0
     try:
-        for frame in stream_frames(sql, rows_per_chunk(laid)):
+        for frame in stream_frames(sql, rows_per_chunk(laid, fmt)):
             if seen + frame.height > numbers.stop:
                 raise MiscountError
             yield _numbered(frame, numbers.take(seen, frame.height))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from parsers import usage
+from parsers import routes, usage
 from parsers.fields import CLASS_NAME
 from parsers.values import present
 
@@ -28,10 +28,13 @@ _OPERATIONS = {
     "anthropic_messages": "chat",
     "agenerate_content": "chat",
     "generate_content": "chat",
+    "agenerate_content_stream": "chat",
+    "generate_content_stream": "chat",
     "text_completion": "completion",
     "atext_completion": "completion",
     "responses": "responses",
     "aresponses": "responses",
+    "_aresponses_websocket": "responses",
     "embedding": "embedding",
     "aembedding": "embedding",
     "rerank": "rerank",
@@ -44,12 +47,16 @@ _OPERATIONS = {
     "atranscription": "audio",
     "speech": "audio",
     "aspeech": "audio",
+    "_arealtime": "audio",
     "moderation": "moderation",
     "amoderation": "moderation",
     "create_batch": "batch",
     "acreate_batch": "batch",
     "aretrieve_batch": "batch",
+    "retrieve_batch": "batch",
 }
+_PASSED_THROUGH = r"pass_?through"
+_BATCH_POLLS = ("retrieve_batch", "aretrieve_batch")
 _HANGUPS = ("ClientDisconnected", "ClientDisconnectedError", "CancelledError")
 _HANGUP_CODE = "499"
 _KEY_HASH = r"^[0-9a-f]{64}$"
@@ -76,6 +83,8 @@ class Known:
     counts: Counts
     times: Times
     is_stream: pl.Expr
+    address: pl.Expr
+    """Route or upstream address: tells the operation of calls that were passed through."""
 
 
 def times(fields: Fields) -> Times:
@@ -108,25 +117,33 @@ def common(known: Known) -> dict[str, pl.Expr]:
     counts, is_error = known.counts, known.status == "error"
     prompt, completion = counts.prompt.value, counts.completion.value
     nothing = prompt.fill_null(0) + completion.fill_null(0) == 0
-    plain_id = present(known.request_id).str.replace(r"_cache_hit\d+(\.\d+)?$", "")
+    # A call without an id has Python's word for none as its id.
+    logged_id, call_id = present(known.request_id).replace("None", None), present(known.call_id)
+    plain_id = logged_id.str.replace(r"_cache_hit\d+(\.\d+)?$", "")
     started = known.times.started.value
-    first_token = pl.when(known.is_stream.fill_null(value=False)).then(known.times.first_token.value)
+    first, ended = known.times.first_token.value, known.times.ended.value
+    # A call that failed before its first token has the end in its place.
+    is_unanswered = (is_error & (first >= ended)).fill_null(value=False)
 
     return {
         "request_id": plain_id,
-        "record_key": pl.concat_str(
-            [present(known.request_id), present(known.call_id), started.dt.timestamp("us")],
-            separator="|",
-            ignore_nulls=True,
+        # A finished batch is logged each time that it is asked for, under the batch's id.
+        "record_key": pl.when(known.call_type.is_in(_BATCH_POLLS) & (prompt + completion > 0))
+        .then(pl.concat_str(pl.lit("batch"), plain_id.str.strip_suffix("_batch_cost"), separator="|"))
+        .when(pl.coalesce(logged_id, call_id).is_not_null())
+        .then(
+            pl.concat_str([logged_id, call_id, started.dt.timestamp("us")], separator="|", ignore_nulls=True)
         ),
-        "call_id": pl.coalesce(present(known.call_id), plain_id),
+        "call_id": pl.coalesce(call_id, plain_id),
         "started_at": started,
-        "ended_at": known.times.ended.value,
-        "first_token_at": first_token,
+        "ended_at": ended,
+        "first_token_at": pl.when(known.is_stream & ~is_unanswered).then(first),
         "gateway": pl.lit("litellm"),
-        "operation": present(known.call_type)
-        .replace_strict(_OPERATIONS, default="other", return_dtype=pl.String)
-        .fill_null("other"),
+        "operation": pl.coalesce(
+            present(known.call_type).replace_strict(_OPERATIONS, default=None, return_dtype=pl.String),
+            pl.when(known.call_type.str.contains(_PASSED_THROUGH)).then(routes.operation(known.address)),
+            pl.lit("other"),
+        ),
         "status": known.status,
         "usage_origin": pl.when(nothing)
         .then(pl.lit("missing"))

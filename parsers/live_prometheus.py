@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from parsers.sources import Live
+    from parsers.live import Live
 
 TOKEN_VARIABLE = "TOKENWORKS_PROMETHEUS_TOKEN"  # noqa: S105 - its name, not its value
 _SCHEMES = {"prometheus+http": "http", "prometheus+https": "https"}

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from parsers.clock import flag_list
+from parsers.durations import before, span
 from parsers.records import INSTANT
 from parsers.values import relative_origin
 
@@ -180,7 +181,7 @@ def _said(text: pl.Expr) -> dict[str, pl.Expr]:
         "cached_n": pl.coalesce(
             whole(r"(?:memory_seq_rm|^kv cache rm) \[(\d+), end\)"),
             pl.when(text.str.starts_with("kv cache rm [p0")).then(
-                pl.col("rest").str.extract(r" p0=(\d+)", 1).cast(pl.Int64)
+                pl.col("rest").str.extract(r" p0=(\d{1,18})", 1).cast(pl.Int64)
             ),
         ),
         "prompt_ms": milliseconds(_PROMPT),
@@ -281,15 +282,15 @@ def _row_line(first: int, last: int, *, releases: bool) -> pl.Expr:
     settled = both | stopped | pl.col("next_launch").is_not_null() | (pl.col("end_line") <= last - EDGE_LINES)
     is_whole = timed | pl.col("is_launch")  # else the rest of a task that has its row
     end = pl.when(pl.col("end_line") >= first, settled, is_whole).then("end_line")
-    return pl.coalesce(end, pl.when(pl.col("next_launch") >= first).then("next_launch"))
+    # Without an end: its own last line, as the next task may have no other line than its launch.
+    lost = pl.col("next_launch").is_not_null() & (pl.col("any_line") >= first)
+    return pl.coalesce(end, pl.when(lost).then("any_line"))
 
 
 def _to_carry(events: pl.DataFrame, tasks: pl.DataFrame, last: int) -> pl.DataFrame:
     """Events of tasks without a row that may still get one, and the last start of each service."""
     open_tasks = tasks.filter(
-        pl.col("row_line").is_null()
-        & pl.col("next_launch").is_null()
-        & (pl.col("is_launch") | (pl.col("any_line") > last - EDGE_LINES))
+        pl.col("row_line").is_null() & (pl.col("is_launch") | (pl.col("any_line") > last - EDGE_LINES))
     )
     begun = pl.coalesce("model_loaded", "model_file").is_not_null()
     starts = events.filter(begun).select(pl.all().tail(2).over("service", mapping_strategy="explode"))
@@ -372,13 +373,9 @@ def _timed(tasks: pl.DataFrame, context: Context) -> pl.DataFrame:
     unstamped = pl.col("started_at").is_null() & pl.col("end_at").is_null()
     served = pl.when(unstamped).then(own).otherwise(0.0)
     begun = served.cum_sum() - served + state.get("served_ms", 0.0)
-    serial = pl.lit(relative_origin(context), dtype=INSTANT) + _milliseconds(begun)
+    serial = pl.lit(relative_origin(context), dtype=INSTANT) + span(begun)
     state["served_ms"] = state.get("served_ms", 0.0) + (tasks.select(served.sum()).item() or 0.0)
-    started = pl.coalesce("started_at", pl.col("end_at") - _milliseconds(own), serial)
+    started = pl.coalesce("started_at", before(pl.col("end_at"), own), serial)
     return tasks.with_columns(started_at=started, unstamped=unstamped).with_columns(
-        ended_at=pl.max_horizontal("end_at", pl.col("started_at") + _milliseconds(pl.col("total_ms")))
+        ended_at=pl.max_horizontal("end_at", pl.col("started_at") + span(pl.col("total_ms")))
     )
-
-
-def _milliseconds(value: pl.Expr) -> pl.Expr:
-    return (value * 1000).round().cast(pl.Int64).cast(pl.Duration("us"))

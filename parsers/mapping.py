@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from parsers import values
+from parsers.durations import span
 from parsers.errors import SiteConfigError
 from parsers.format import Format, Head, TokenSemantics
 from parsers.mapping_columns import ColumnReader, field_of
@@ -230,14 +231,8 @@ class _Plan:
             _flags=pl.concat_list("_flags", how),
         )
         if "started_at" not in have:
-            elapsed = (
-                (pl.col("duration_ms") * values.MICROSECONDS["ms"])
-                .round()
-                .cast(pl.Int64)
-                .cast(pl.Duration("us"))
-            )
             rows = rows.with_columns(
-                started_at=pl.col("ended_at") - elapsed,
+                started_at=pl.col("ended_at") - span(pl.col("duration_ms")),
                 _flags=pl.concat_list("_flags", pl.lit(STARTED_AT_DERIVED)),
             )
         cost = self.mapping.columns.get("cost_reported")

@@ -298,7 +298,7 @@ def _flags(at: _At | None, extra: Mapping[str, pl.Expr]) -> dict[str, pl.Expr]:
 def _after_a_date(rows: pl.DataFrame, context: Context) -> pl.DataFrame:
     """The n-th sample of a device after a line of `date` is n intervals later, unless it has a time of day."""
     at = _stamped(pl.col("stamp"), context)
-    step, assumed = _interval(context)
+    step, assumed = interval(context)
     return rows.with_columns(
         at=at.value + pl.col("nth") * step, **_flags(at, {INTERVAL_ASSUMED: assumed & (pl.col("nth") > 0)})
     )
@@ -306,7 +306,7 @@ def _after_a_date(rows: pl.DataFrame, context: Context) -> pl.DataFrame:
 
 def _by_count(rows: pl.DataFrame, context: Context) -> pl.DataFrame:
     """Ticks from the option `origin` on, or back from the end of the file."""
-    step, assumed = _interval(context)
+    step, assumed = interval(context)
     if "origin" in context.options:
         return rows.with_columns(
             at=pl.lit(relative_origin(context), INSTANT) + pl.col("nth") * step,
@@ -357,7 +357,13 @@ def _by_time_of_day(rows: pl.DataFrame, context: Context) -> pl.DataFrame:
     ).drop("days", "seconds")
 
 
-def _interval(context: Context) -> tuple[timedelta, pl.Expr]:
+def interval(context: Context) -> tuple[timedelta, pl.Expr]:
+    """The option `interval_s`, else a second; and whether that is assumed.
+
+    Raises:
+        SiteConfigError: the option is not a positive number.
+
+    """
     given = context.options.get("interval_s")
     if given is None:
         return timedelta(seconds=1), pl.lit(value=True)

@@ -16,7 +16,8 @@ Sources: vllm/v1/metrics/loggers.py, docs/usage/metrics.md of vLLM; SGLang's met
 router/src/server.rs; llama.cpp's tools/server/README.md; LMDeploy's metrics/loggers.py; TensorRT-LLM's
 metrics/collector.py and tensorrtllm_backend's README; MindIE's prometheus_metrics.cpp; dcgm-exporter's
 etc/default-counters.csv and dcgmlib/dcgm_fields.h; mind-cluster's npu-exporter; node_exporter's
-collector/rapl_linux.go.
+collector/rapl_linux.go; ROCm's device-metrics-exporter (pkg/amdgpu/gpuagent); nvidia_gpu_exporter's
+docs/METRICS.md.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Metric:
     `whole_device`: the exporter repeats the value of the whole device for each partition of it (MIG).
     `flag` marks rows whose meaning differs from the column's. `kind`: only series with this value in one of
     `KIND_LABELS` are this metric. `domain`: the meter is no accelerator but this part of the host; the series
-    may number it (`ordinal`).
+    may number it (`ordinal`). `zero_is_blank`: 0 means that this series does not say.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Metric:
     flag: str | None = None
     kind: str | None = None
     domain: str | None = None
+    zero_is_blank: bool = False
 
 
 ENGINE_METRICS: tuple[Metric, ...] = (
@@ -103,6 +105,7 @@ ENGINE_METRICS: tuple[Metric, ...] = (
     Metric("lmdeploy:num_requests_waiting", "waiting"),
     Metric("lmdeploy:gpu_cache_usage_perc", "kv_usage_ratio"),  # 0..1
     Metric("lmdeploy:prompt_tokens_total", "prompt_tokens_total"),
+    Metric("lmdeploy:cached_tokens_total", "cached_prompt_tokens_total"),
     Metric("lmdeploy:generation_tokens_total", "generation_tokens_total"),
     Metric("lmdeploy:request_success_total", "requests_total", parts=("finished_reason",)),
     Metric("nv_trt_llm_request_metrics", "running", kind="scheduled"),
@@ -118,6 +121,28 @@ ENGINE_METRICS: tuple[Metric, ...] = (
 )
 """Metrics that fill `engine_samples`."""
 
+_AMD: tuple[Metric, ...] = tuple(
+    # Operators of Kubernetes put the prefix before the names. Of a partitioned device the first partition states
+    # the power, the others 0. MI300 states the package's power, older and desktop cards its average.
+    Metric(
+        prefix + name,
+        column,
+        factor,
+        divisor,
+        whole_device=True,
+        zero_is_blank=column in {"power_w", "energy_j"},
+    )
+    for prefix in ("", "amd_")
+    for name, column, factor, divisor in (
+        ("gpu_package_power", "power_w", 1.0, 1.0),
+        ("gpu_average_package_power", "power_w", 1.0, 1.0),
+        ("gpu_energy_consumed", "energy_j", 1.0, 1e6),
+        ("gpu_gfx_activity", "utilisation_ratio", 1.0, 100.0),
+        ("gpu_umc_activity", "memory_utilisation_ratio", 1.0, 100.0),
+        ("gpu_used_vram", "memory_used_bytes", MIB, 1.0),
+        ("gpu_total_vram", "memory_total_bytes", MIB, 1.0),
+    )
+)
 DEVICE_METRICS: tuple[Metric, ...] = (
     Metric("DCGM_FI_DEV_POWER_USAGE", "power_w", whole_device=True),
     Metric("DCGM_FI_DEV_BOARD_POWER_WATTS", "power_w", whole_device=True),  # its name from DCGM 4.6 on
@@ -135,8 +160,20 @@ DEVICE_METRICS: tuple[Metric, ...] = (
     Metric("DCGM_FI_DEV_GPU_TEMP", "temperature_c", whole_device=True),
     Metric("npu_chip_info_power", "power_w", whole_device=True),
     Metric("npu_chip_info_utilization", "utilisation_ratio", divisor=100, whole_device=True),
+    Metric(
+        "npu_chip_info_hbm_bandwidth_utilization", "memory_utilisation_ratio", divisor=100, whole_device=True
+    ),
     Metric("npu_chip_info_hbm_used_memory", "memory_used_bytes", MB, whole_device=True),
     Metric("npu_chip_info_hbm_total_memory", "memory_total_bytes", MB, whole_device=True),
+    *_AMD,
+    Metric("nvidia_smi_power_draw_watts", "power_w"),
+    Metric("nvidia_smi_energy_joules_total", "energy_j"),
+    Metric("nvidia_smi_power_limit_watts", "power_limit_w"),
+    Metric("nvidia_smi_utilization_gpu_ratio", "utilisation_ratio"),
+    Metric("nvidia_smi_utilization_memory_ratio", "memory_utilisation_ratio"),
+    Metric("nvidia_smi_memory_used_bytes", "memory_used_bytes"),
+    Metric("nvidia_smi_memory_total_bytes", "memory_total_bytes"),
+    Metric("nvidia_smi_temperature_gpu", "temperature_c"),
     Metric("nv_gpu_power_usage", "power_w"),
     Metric("nv_energy_consumption", "energy_j"),
     Metric("nv_gpu_power_limit", "power_limit_w"),
@@ -166,8 +203,8 @@ SUBJECT_LABELS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     DEVICE_SAMPLES.name: {
         "host": ("Hostname", "hostname", "node_name", "node", "instance"),
-        "device": ("UUID", "uuid", "gpu_uuid", "vdie_id", "gpu", "id"),
-        "device_name": ("modelName", "model_name"),
+        "device": ("UUID", "uuid", "gpu_uuid", "vdie_id", "serial_number", "gpu", "gpu_id", "id"),
+        "device_name": ("modelName", "model_name", "card_series", "card_model"),
         "ordinal": ("index",),
     },
 }
@@ -195,6 +232,7 @@ PARTITION_LABEL = "GPU_I_ID"
 # Source: dcgmlib/dcgm_structs.h, DCGM_INT32_BLANK and its neighbours.
 _INT32_BLANKS = (2_147_483_632, 2_147_483_647)
 _FLOAT_BLANK = 140_737_488_355_328
+_INT64_BLANK = 9_223_372_036_854_775_792
 _UINT32_BLANK = 4_294_967_295
 
 
@@ -228,6 +266,7 @@ def declared(table: str) -> pl.DataFrame:
             m.flag,
             m.domain,
             bool(m.parts),
+            m.zero_is_blank,
         )
         for m in METRICS[table]
         for name in spellings(m)
@@ -243,6 +282,7 @@ def declared(table: str) -> pl.DataFrame:
         "meaning": pl.String,
         "domain": pl.String,
         "summed": pl.Boolean,
+        "zero_is_blank": pl.Boolean,
     }
     return pl.DataFrame(rows, schema=schema, orient="row")
 
@@ -252,14 +292,18 @@ def kinds_told_apart(table: str) -> list[str]:
     return [name for metric in METRICS[table] if metric.kind for name in spellings(metric)]
 
 
-def is_blank(value: pl.Expr, column: pl.Expr) -> pl.Expr:
+def is_blank(value: pl.Expr, column: pl.Expr, zero_is_blank: pl.Expr) -> pl.Expr:
     """Whether a device's sample is the exporter's way to say that it has no value.
 
-    The blanks of 32 bits are blanks only where the quantity can't reach them (an energy counter in mJ can).
+    Blanks are blanks only where the quantity can't reach them: an energy counter in mJ reaches those of 32 bits, one
+    in uJ also passes the blank of doubles.
     """
     counter = column == "energy_j"
-    narrow = value.is_between(*_INT32_BLANKS) | (value == _UINT32_BLANK) | (value < 0)
-    return (value >= _FLOAT_BLANK) | (narrow & ~counter)
+    narrow = (
+        value.is_between(*_INT32_BLANKS) | (value == _UINT32_BLANK) | (value < 0) | (value >= _FLOAT_BLANK)
+    )
+    zero = zero_is_blank & (value == 0)
+    return zero | (value == _FLOAT_BLANK) | (value >= _INT64_BLANK) | (narrow & ~counter)
 
 
 def contract_fault(table: Table, columns: Iterable[str]) -> pl.Expr:

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from parsers.clock import flag_list
+from parsers.durations import before, span
 
 if TYPE_CHECKING:
     from parsers.fields import Fields, Read
 
 CONSUME, ERROR = 2, 5
 _TRUE = ("true", "t", "1")
+_GONE = "client_gone"
+_NORMAL_ENDS = ("done", "eof", "handler_stop")
 _TEST_FAILED = "测试失败"
 _KEY = (
     "request_id",
@@ -52,6 +55,13 @@ def is_no_call(fields: Fields, kind: pl.Expr, quota: pl.Expr) -> pl.Expr:
     return (~kind.is_in([CONSUME, ERROR]) | is_settlement).fill_null(value=False)
 
 
+def stream_end(fields: Fields) -> tuple[pl.Expr, pl.Expr, pl.Expr]:
+    """How a stream ended, where the row says so; whether the client left it; whether it broke off otherwise."""
+    reason = fields.text("other.stream_status.end_reason")
+    gone = (reason == _GONE).fill_null(value=False)
+    return reason, gone, ~gone & ~reason.is_in(_NORMAL_ENDS).fill_null(value=True)
+
+
 def request_id(fields: Fields, failed: pl.Expr) -> pl.Expr:
     """One call's own name: failed attempts share `request_id` with the one that was served."""
     shared, number = fields.text("request_id"), fields.text("id")
@@ -68,9 +78,13 @@ def record_key(fields: Fields, failed: pl.Expr) -> pl.Expr:
 
 def cache_writes(fields: Fields) -> tuple[dict[str, pl.Expr], list[Read]]:
     """Columns of cache writes: the split by lifetime where it adds up to the total, else all as 5 minutes."""
-    total = fields.whole("other.cache_write_tokens", "other.cache_creation_tokens")
-    five = fields.whole("other.cache_creation_tokens_5m")
-    hour = fields.whole("other.cache_creation_tokens_1h")
+    total = fields.whole(
+        "other.cache_write_tokens", "other.cache_creation_tokens", "metadata.cached_write_tokens"
+    )
+    five, hour = (
+        fields.whole(f"other.cache_creation_tokens_{life}", f"metadata.cache_write_tokens.ephemeral_{life}")
+        for life in ("5m", "1h")
+    )
     split = pl.coalesce(five.value + hour.value, five.value, hour.value)
     written = pl.coalesce(total.value, split)
     long_lived = pl.when(split == written).then(hour.value)
@@ -88,22 +102,19 @@ def times(fields: Fields, kind: pl.Expr) -> tuple[dict[str, pl.Expr], list[Read]
     earlier than the failure before it ended. A duration of 0 is below the clock's step: unknown.
     """
     ended = fields.instant("created_at").needed("created_at")
-    seconds, milliseconds, frt = (fields.number(name) for name in ("use_time", "elapsed_time", "other.frt"))
+    seconds, frt = fields.number("use_time"), fields.number("other.frt")
+    milliseconds = fields.number("elapsed_time", "request_time")
     first_ms = pl.when(frt.value >= 0).then(frt.value)
     spent_ms = pl.max_horizontal(milliseconds.value, seconds.value * 1000, first_ms)
     known = (spent_ms > 0).fill_null(value=False)
-    arrived = ended.value - pl.when(known).then(_milliseconds(spent_ms)).otherwise(pl.duration())
+    arrived = before(ended.value, spent_ms)
     call = fields.text("request_id")
-    before = ended.value.shift().over(call, order_by=[ended.value, kind != ERROR])
-    started = pl.max_horizontal(arrived, pl.when(call.is_not_null()).then(before))
+    previous = ended.value.shift().over(call, order_by=[ended.value, kind != ERROR, "source_line"])
+    started = pl.max_horizontal(arrived, pl.when(call.is_not_null()).then(previous))
     columns = {
         "started_at": started,
         "ended_at": pl.when(started < ended.value).then(ended.value),
-        "first_token_at": pl.when(truth(fields.text("is_stream"))).then(arrived + _milliseconds(first_ms)),
+        "first_token_at": pl.when(truth(fields.text("is_stream"))).then(arrived + span(first_ms)),
         "flags": flag_list({"whole_second_times": known & milliseconds.value.is_null()}),
     }
     return columns, [ended, seconds, milliseconds, frt]
-
-
-def _milliseconds(value: pl.Expr) -> pl.Expr:
-    return pl.duration(microseconds=(value * 1000).round().cast(pl.Int64, strict=False))

@@ -8,8 +8,8 @@ Rules (a repaired or doubted row says so in `flags`):
 - `count_out_of_range`: a negative count, or one over 2^40, is unknown.
 - a format whose 0 means unknown: a row with 0 input and 0 output has no usage.
 - cache outside input, declared or shown by the row (`cache_outside_input`): input = input + reads + writes.
-  A row of a format that declares "inside" shows it if its total says so, or if its reads alone or its writes
-  alone exceed its input.
+  A row of a format that declares "inside" shows it if its total says so (with its reasoning or without), or if
+  its reads alone or its writes alone exceed its input.
 - `cache_clamped`: reads and writes that only together exceed the input are prefix counts that overlap (OpenAI
 gives
   them unadjusted): writes are cut.
@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from parsers.durations import MAX_SPAN_MS, span
 from parsers.records import COUNT, REQUESTS, USAGE_BUCKETS
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from parsers.format import TokenSemantics
 
 MAX_COUNT = 1 << 40
-MAX_SPAN_MS = 366 * 86_400_000
 COUNTS = tuple(c.name for c in REQUESTS.columns if c.unit == "tokens" and c.name != "prefix_token_counts")
 _BUCKET_COUNTS = tuple(c.name for c in USAGE_BUCKETS.columns if c.dtype is COUNT and c.name != "source_line")
 TOTAL = "_total_tokens"
@@ -49,6 +49,8 @@ _STATED_INPUT = "_stated_input"
 _READ = pl.col("cache_read_tokens").fill_null(0)
 _WRITE = pl.col("cache_write_5m_tokens").fill_null(0) + pl.col("cache_write_1h_tokens").fill_null(0)
 _INPUT, _OUTPUT, _REASONING = pl.col("input_tokens"), pl.col("output_tokens"), pl.col("reasoning_tokens")
+_PROVIDER = pl.col("provider").str.to_lowercase()
+"""One vendor is one provider, however a source writes its name."""
 _SPANS = ("queue_ms", "ttft_ms", "duration_ms")
 _PARTS = {
     f"{kind}_{side}_tokens": f"{side}_tokens" for kind in ("audio", "image") for side in ("input", "output")
@@ -74,6 +76,7 @@ def normalise(frame: pl.DataFrame, semantics: TokenSemantics) -> pl.DataFrame:
     frame = _times(frame)
     frame = _flagged(frame, "cost_below_zero", pl.col("cost_reported") < 0)
     return frame.with_columns(
+        _PROVIDER,
         cost_reported=pl.when(pl.col("cost_reported") >= 0).then(pl.col("cost_reported")),
         flags=pl.col("flags").fill_null([]),
     ).select(REQUESTS.names)
@@ -85,7 +88,7 @@ def normalise_buckets(frame: pl.DataFrame, semantics: TokenSemantics) -> pl.Data
     disordered = pl.col("ended_at") <= pl.col("started_at")
     frame = _flagged(frame, "ended_before_start", disordered)
     return frame.with_columns(
-        ended_at=pl.when(~disordered).then("ended_at"), flags=pl.col("flags").fill_null([])
+        _PROVIDER, ended_at=pl.when(~disordered).then("ended_at"), flags=pl.col("flags").fill_null([])
     ).select(USAGE_BUCKETS.names)
 
 
@@ -134,7 +137,8 @@ def _cache_inside(frame: pl.DataFrame, semantics: TokenSemantics) -> pl.DataFram
     total = pl.col(TOTAL)
     declared_read = pl.lit(semantics.cache_read == "outside")
     declared_write = pl.lit(semantics.cache_write == "outside")
-    by_total = (_READ + _WRITE > 0) & (total == _INPUT + _OUTPUT.fill_null(0) + _READ + _WRITE)
+    apart = _INPUT + _OUTPUT.fill_null(0) + _READ + _WRITE
+    by_total = (_READ + _WRITE > 0) & ((total == apart) | (total == apart + _REASONING))
     shown = ~declared_read & (by_total | (_READ > _INPUT) | (_WRITE > _INPUT))
     override = pl.col(OUTSIDE)
     frame = frame.with_columns(
@@ -216,11 +220,11 @@ def _times(frame: pl.DataFrame) -> pl.DataFrame:
     frame = frame.with_columns(pl.when(rule).then(pl.col(name)).alias(name) for name, rule in within.items())
     frame = _flagged(frame, "ended_before_start", ended < started)
     frame = frame.with_columns(
-        ended_at=pl.when(ended >= started).then(ended).otherwise(started + _milliseconds("duration_ms"))
+        ended_at=pl.when(ended >= started).then(ended).otherwise(started + span(pl.col("duration_ms")))
     )
     frame = frame.with_columns(
         duration_ms=pl.col("duration_ms").fill_null(_in_ms(ended - started)),
-        first_token_at=first.fill_null(started + _milliseconds("ttft_ms")),
+        first_token_at=first.fill_null(started + span(pl.col("ttft_ms"))),
     )
     disordered = (first < started) | (first > ended)
     frame = _flagged(frame, "first_token_out_of_order", disordered)
@@ -229,10 +233,6 @@ def _times(frame: pl.DataFrame) -> pl.DataFrame:
         first_token_at=pl.when(in_order).then(first),
         ttft_ms=pl.when(in_order).then(pl.col("ttft_ms").fill_null(_in_ms(first - started))),
     )
-
-
-def _milliseconds(name: str) -> pl.Expr:
-    return pl.duration(microseconds=(pl.col(name) * 1000).round().cast(pl.Int64))
 
 
 def _in_ms(span: pl.Expr) -> pl.Expr:

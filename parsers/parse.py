@@ -23,6 +23,7 @@ from parsers.readers import (
     MAX_CHUNK_ROWS,
     Raw,
     has_elements,
+    max_rows,
     read_json_document,
     read_parquet,
     read_text,
@@ -76,15 +77,23 @@ def parse(
         origin = {"source_format": pl.lit(fmt.name), "source_file": pl.lit(source.name)}
         return fmt.target.conform(rows.with_columns(**origin, flags=pl.col("flags").fill_null([])))
 
-    for raw in ahead(_gathered(_read(fmt, laid, work, strictly=strictly))):
+    for raw in ahead(_gathered(_read(fmt, laid, work, strictly=strictly), max_rows(fmt))):
         if raw.frame.is_empty():
             yield Parsed(fmt.target.empty(), explainer.rejects(raw.bad_lines), raw.other_lines)
             continue
         rows, refused, other = _checked(_mapped(raw.frame, fmt, context), fmt)
         yield Parsed(named(rows), explainer.rejects(raw.bad_lines | refused), other + raw.other_lines)
-    if fmt.finish is not None and not (last := fmt.finish(context)).is_empty():
+    for last in _completed(fmt, context):
         rows, refused, other = _checked(last, fmt)
         yield Parsed(named(rows), explainer.rejects(refused), other - last.height)
+
+
+def _completed(fmt: Format, context: Context) -> Iterator[pl.DataFrame]:
+    """What only the end of the source completes, a chunk at a time."""
+    last = fmt.finish(context) if fmt.finish else pl.DataFrame()
+    for frame in [last] if isinstance(last, pl.DataFrame) else last:
+        if not frame.is_empty():
+            yield from frame.iter_slices(MAX_CHUNK_ROWS)
 
 
 def by_line(fmt: Format, laid: Laid) -> bool:
@@ -93,7 +102,7 @@ def by_line(fmt: Format, laid: Laid) -> bool:
     return fmt.container in _LINE_CONTAINERS and not in_elements
 
 
-def _gathered(raws: Iterator[Raw]) -> Iterator[Raw]:
+def _gathered(raws: Iterator[Raw], enough_rows: int) -> Iterator[Raw]:
     """Join small chunks: a mapping has a price per chunk, whatever its size."""
     frames: list[pl.DataFrame] = []
     bad: dict[int, str] = {}
@@ -104,7 +113,7 @@ def _gathered(raws: Iterator[Raw]) -> Iterator[Raw]:
         if not raw.frame.is_empty():
             frames.append(raw.frame)
             size += int(raw.frame.estimated_size())
-        if size >= CHUNK_BYTES or sum(frame.height for frame in frames) >= MAX_CHUNK_ROWS:
+        if size >= CHUNK_BYTES or sum(frame.height for frame in frames) >= enough_rows:
             yield Raw(pl.concat(frames), bad, other)
             frames, bad, other, size = [], {}, 0, 0
     yield Raw(pl.concat(frames) if frames else pl.DataFrame(), bad, other)
@@ -121,7 +130,7 @@ def _read(fmt: Format, laid: Laid, work: Path, *, strictly: bool) -> Iterator[Ra
         case "csv_cells":
             return read_csv_cells(fmt, laid, work, strictly=strictly)
         case "text":
-            return read_text(laid)
+            return read_text(laid, fmt.longest_line_bytes)
         case "parquet":
             return read_parquet(fmt, laid)
 
@@ -178,9 +187,9 @@ def _by_the_rules(rows: pl.DataFrame, target: Table) -> tuple[pl.DataFrame, dict
     """Rows that keep every rule of the table; the others are refused with the rule that they break."""
     rules = {
         text: rule
-        for column in target.columns
-        if column.name not in _ORIGIN
-        for text, rule in column.broken().items()
+        for column, broken in target.rules.items()
+        if column not in _ORIGIN
+        for text, rule in broken.items()
     }
     if rows.is_empty():
         return rows, {}

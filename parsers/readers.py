@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 64 << 20
 MAX_CHUNK_ROWS = 32_768
+MAX_CHUNK_CELLS = 4 << 20
 MAX_LINE_BYTES = 64 << 20
-MAX_TEXT_BYTES = 65_536
 SPOOL_BYTES = 64 << 20
 BOM = b"\xef\xbb\xbf"
 LINE = "source_line"
@@ -132,10 +132,22 @@ def stream_frames(
             yield pl.DataFrame(pl.from_arrow(reader.schema.empty_table()))
 
 
-def rows_per_chunk(laid: Laid) -> int:
-    """As many rows as make about CHUNK_BYTES of text."""
+def rows_per_chunk(laid: Laid, fmt: Format) -> int:
+    """As many rows as make about CHUNK_BYTES of text, and no more than `max_rows`."""
     mean = laid.size_bytes / max(1, laid.newlines)
-    return int(min(MAX_CHUNK_ROWS, max(64, CHUNK_BYTES / max(1.0, mean))))
+    return int(min(max_rows(fmt), max(64, CHUNK_BYTES / max(1.0, mean))))
+
+
+def max_rows(fmt: Format) -> int:
+    """The most rows of a chunk: a field takes its place in memory also where a record does not have it."""
+    fields = _field_count({**(fmt.structure or {}), **fmt.embedded})
+    return min(MAX_CHUNK_ROWS, MAX_CHUNK_CELLS // max(1, fields))
+
+
+def _field_count(structure: Structure) -> int:
+    if isinstance(structure, dict):
+        return sum(map(_field_count, structure.values()))
+    return _field_count(structure[0]) if isinstance(structure, list) else 1
 
 
 def json_table(
@@ -214,11 +226,7 @@ def located_lines(laid: Laid, limit: int, start: int = 0) -> Iterator[tuple[int,
         while at < end:
             line = readline(min(limit + 1, end - at))
             if not line:
-                raise UnreadableSourceError(
-                    "it became shorter while it was read",
-                    where=str(laid.path),
-                    remedy="Give it again when it is at rest.",
-                )
+                raise _became_shorter(laid)
             yield at, line
             at += len(line)
             if len(line) > limit:
@@ -226,6 +234,14 @@ def located_lines(laid: Laid, limit: int, start: int = 0) -> Iterator[tuple[int,
                 while rest and at < end and not rest.endswith(b"\n"):
                     rest = readline(min(1 << 20, end - at))
                     at += len(rest)
+
+
+def _became_shorter(laid: Laid) -> UnreadableSourceError:
+    return UnreadableSourceError(
+        "it became shorter while it was read",
+        where=str(laid.path),
+        remedy="Give it again when it is at rest.",
+    )
 
 
 def spools(
@@ -292,23 +308,35 @@ def read_json_document(fmt: Format, laid: Laid) -> Iterator[Raw]:
         yield Raw(pl.DataFrame(), {seen + 1: f"the JSON document can't be read past record {seen}: {error}"})
 
 
-def read_text(laid: Laid) -> Iterator[Raw]:
-    """Lines of text; bytes that are not UTF-8 are replaced, a line is cut after 65,536 bytes."""
-    lines: list[str] = []
-    size = first = 0
-    for number, line in enumerate(bounded_lines(laid, MAX_TEXT_BYTES), 1):
-        lines.append(line[:MAX_TEXT_BYTES].rstrip(b"\r\n").decode("utf-8", errors="replace"))
-        size += len(line)
-        if size >= SPOOL_BYTES // 4:
-            yield _text_chunk(lines, first)
-            lines, size, first = [], 0, number
-    if lines:
-        yield _text_chunk(lines, first)
+def read_text(laid: Laid, longest: int) -> Iterator[Raw]:
+    """Lines of text; bytes that are not UTF-8 are replaced, a line is cut after `longest` bytes."""
+    first, begun, left = 0, b"", laid.size_bytes
+    with laid.path.open("rb") as stream:
+        while left:
+            block = stream.read(min(SPOOL_BYTES // 4, left))
+            if not block:
+                raise _became_shorter(laid)
+            left -= len(block)
+            whole, newline, begun = (begun + block).rpartition(b"\n")
+            # Of a line that is longer than blocks, no more is kept than will be shown.
+            begun = begun[: longest + 1]
+            if newline:
+                raw = _text_chunk(whole, first, longest)
+                yield raw
+                first += raw.frame.height
+    if begun:
+        yield _text_chunk(begun, first, longest)
 
 
-def _text_chunk(lines: list[str], first: int) -> Raw:
+def _text_chunk(block: bytes, first: int, longest: int) -> Raw:
+    lines = block.decode("utf-8", errors="replace").split("\n")
+    if len(max(lines, key=len)) > longest // 4:
+        cut = (line[:longest] for line in block.split(b"\n"))
+        lines = [line.decode("utf-8", errors="replace") for line in cut]
     numbers = pl.int_range(first + 1, first + len(lines) + 1, dtype=pl.Int64, eager=True)
-    return Raw(pl.DataFrame({LINE: numbers, "line": pl.Series(lines, dtype=pl.String)}))
+    return Raw(
+        pl.DataFrame({LINE: numbers, "line": pl.Series(lines, dtype=pl.String).str.strip_chars_end("\r")})
+    )
 
 
 def read_parquet(fmt: Format, laid: Laid) -> Iterator[Raw]:

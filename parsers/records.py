@@ -9,6 +9,7 @@ structural check and the reference page. Does not belong here: marts (`warehouse
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ MONEY = pl.Decimal(38, 12)
 TEXT = pl.String
 COUNT = pl.Int64
 REAL = pl.Float64
+_INSTANTS = (datetime(1970, 1, 1, tzinfo=UTC), datetime(2286, 1, 1, tzinfo=UTC))
+"""No log was written outside of these years; arithmetic on what lies far outside overflows."""
 
 _DUCKDB_TYPES: dict[str, str] = {
     "String": "VARCHAR",
@@ -69,6 +72,8 @@ class Column:
             rules[f"{self.name} is below {self.minimum:g}"] = value < self.minimum
         if self.maximum is not None:
             rules[f"{self.name} is above {self.maximum:g}"] = value > self.maximum
+        if self.dtype == INSTANT:
+            rules[f"{self.name} is out of range"] = ~value.is_between(*_INSTANTS)
         if self.allowed is not None:
             rules[f"{self.name} is none of {', '.join(self.allowed)}"] = ~value.is_in(self.allowed)
         return rules
@@ -114,6 +119,11 @@ class Table:
         """Names and Polars types, in the declared order."""
         return pl.Schema({column.name: column.dtype for column in self.columns})
 
+    @cached_property
+    def rules(self) -> dict[str, dict[str, pl.Expr]]:
+        """By column, what a row may break: see `Column.broken`."""
+        return {column.name: column.broken() for column in self.columns}
+
     @property
     def names(self) -> list[str]:
         """Column names in the declared order."""
@@ -150,7 +160,7 @@ class Table:
 
     def problems(self, frame: pl.DataFrame) -> dict[str, int]:
         """Count the rows that break each declared rule; only broken rules are returned."""
-        rules = {text: rule for column in self.columns for text, rule in column.broken().items()}
+        rules = {text: rule for broken in self.rules.values() for text, rule in broken.items()}
         if self.key:
             rules[f"key ({', '.join(self.key)}) is not unique"] = pl.struct(self.key).is_duplicated()
         if frame.is_empty() or not rules:

@@ -13,8 +13,9 @@ nothing is counted twice. A quantity one of whose parts has no value at an insta
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -112,9 +113,9 @@ def sample_rows(samples: pl.DataFrame, table: Table, context: Context) -> pl.Dat
     """
     known = _identified(samples, table, context)
     counts = known.filter("usable", ~pl.col("summed"))
-    fresh = _first_seen(counts, context.carried.setdefault(_SEEN, {}))
+    fresh = context.carried.setdefault(_SEEN, _Seen()).first_lines(counts)
     held = known.filter("summed", pl.col("at").is_not_null(), pl.col("number").is_not_null())
-    context.carried.setdefault(_HELD, []).append(held)
+    context.carried.setdefault(_HELD, _Held()).hold(held, table)
     lines = pl.col("source_line")
     is_row = lines.is_in(fresh.implode()) | pl.col("_reject").is_not_null()
     return _spread(known, table, pl.col("number")).with_columns(_other=~is_row)
@@ -122,11 +123,11 @@ def sample_rows(samples: pl.DataFrame, table: Table, context: Context) -> pl.Dat
 
 def summed_rows(table: Table, context: Context) -> pl.DataFrame:
     """Rows of the quantities whose parts `sample_rows` held back, for `Format.finish`."""
-    held = [frame for frame in context.carried.get(_HELD, ()) if not frame.is_empty()]
-    if not held:
+    held = context.carried.get(_HELD, _Held())
+    if not held.parts:
         return table.empty()
     by = ["group", "at"]
-    parts = pl.concat(held).sort("usable", descending=True, maintain_order=True)
+    parts = pl.concat(held.parts).sort("usable", descending=True, maintain_order=True)
     sums = (
         parts.unique([*by, "part", "usable"], keep="first", maintain_order=True)
         .with_columns(
@@ -137,6 +138,8 @@ def summed_rows(table: Table, context: Context) -> pl.DataFrame:
         .filter("known")
         .sort("source_line")
         .unique(by, keep="first", maintain_order=True)
+        .join(pl.concat(held.groups).unique("group"), on="group", how="left", maintain_order="left")
+        .with_columns(_reject=pl.lit(None, pl.String))
     )
     return _spread(sums, table, pl.col("total"), pl.col("series") > 1).with_columns(
         _other=pl.lit(value=False)
@@ -155,7 +158,8 @@ def _identified(samples: pl.DataFrame, table: Table, context: Context) -> pl.Dat
     usable = pl.col("column").is_not_null() & pl.col("number").is_finite() & pl.col("at").is_not_null()
     if table is DEVICE_SAMPLES:
         of_partition = pl.col("partition").is_not_null() & ~pl.col("whole_device")
-        usable = usable & ~metrics.is_blank(pl.col("number"), pl.col("column")) & ~of_partition
+        blank = metrics.is_blank(pl.col("number"), pl.col("column"), pl.col("zero_is_blank"))
+        usable = usable & ~blank & ~of_partition
     faults = _fault(table) if "_fault" not in known.columns else pl.coalesce("_fault", _fault(table))
     return (
         known.with_columns(**subject)
@@ -196,19 +200,50 @@ def _fault(table: Table) -> pl.Expr:
     )
 
 
-def _first_seen(counts: pl.DataFrame, seen: dict[Any, list[pl.Series]]) -> pl.Series:
-    """Lines of the samples that are the first of their group and instant in the source."""
-    first = counts.select("source_line", "group", "at").unique(["group", "at"], keep="first")
-    lines = []
-    for (group,), part in first.partition_by("group", as_dict=True).items():
-        before = seen.setdefault(group, [])
+@dataclass
+class _Held:
+    """Parts of sums: what tells one sample from another, and apart from it what all samples of a group share."""
+
+    parts: list[pl.DataFrame] = field(default_factory=list)
+    groups: list[pl.DataFrame] = field(default_factory=list)
+
+    def hold(self, held: pl.DataFrame, table: Table) -> None:
+        """Keep the parts of a chunk."""
+        if held.is_empty():
+            return
+        stamps = [name for name in ("stamp_flag",) if name in held.columns]
+        self.parts.append(
+            held.select("source_line", "group", "at", "number", "usable", *stamps, part=pl.col("part").hash())
+        )
+        shared = (*_SUBJECT[table.name], "column", "factor", "divisor", "meaning")
+        self.groups.append(held.select("group", *shared).unique("group"))
+
+
+@dataclass
+class _Seen:
+    """Instants of each group in earlier chunks, and the latest one of each."""
+
+    instants: list[pl.DataFrame] = field(default_factory=list)
+    latest: pl.DataFrame | None = None
+
+    def first_lines(self, counts: pl.DataFrame) -> pl.Series:
+        """Lines of the samples that are the first of their group and instant in the source."""
+        first = counts.select("source_line", "group", "at").unique(["group", "at"], keep="first")
+        if self.latest is None:
+            self.latest = first.select("group", latest="at").clear()
         # Instants mostly go on from chunk to chunk; only where they go back is there something to compare.
-        if before and part["at"].min() <= max(each.max() for each in before):  # type: ignore[type-var, operator]
-            part = part.filter(~pl.col("at").is_in(pl.concat(before).implode()))  # noqa: PLW2901
-        if not part.is_empty():
-            before.append(part["at"])
-            lines.append(part["source_line"])
-    return pl.concat(lines) if lines else pl.Series(dtype=pl.Int64)
+        known = first.join(self.latest, on="group", how="left")
+        goes_back = (pl.col("at") <= pl.col("latest")).fill_null(value=False)
+        back = known.filter(goes_back)
+        for earlier in self.instants:
+            if not back.is_empty() and back["at"].min() <= earlier["at"].max():  # type: ignore[operator]
+                back = back.join(earlier, on=["group", "at"], how="anti")
+        fresh = pl.concat([known.filter(~goes_back), back])
+        if not fresh.is_empty():
+            self.instants.append(fresh.select("group", "at"))
+            latest = pl.concat([self.latest, fresh.select("group", latest="at")])
+            self.latest = latest.group_by("group").agg(pl.col("latest").max())
+        return fresh["source_line"]
 
 
 def _spread(known: pl.DataFrame, table: Table, value: pl.Expr, summed: pl.Expr | None = None) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""Where log text comes from: files, folders, globs, members of archives, answers of a running Prometheus.
+"""Where log text comes from: files, folders, globs, members of archives, and what `live.py` brings.
 
 Belongs here: finding sources, opening them as a stream of plain bytes, and laying them down as one plain file
 that DuckDB can read, with a hash of the content. Does not belong here: unpacking (`archives.py`), what the
@@ -13,7 +13,7 @@ import os
 import re
 import uuid
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -32,6 +32,7 @@ from parsers.archives import (
 )
 from parsers.errors import NothingToAuditError, UnreadableSourceError
 from parsers.format import Head
+from parsers.live import Live, brought, is_address, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,8 +41,7 @@ HEAD_BYTES = 256 << 10
 MAX_HEAD_BYTES = 4 << 20
 MAX_MEMBER_BYTES = 64 << 30
 
-_SERVER = re.compile(r"prometheus\+https?://", re.IGNORECASE)
-_WHITE_SPACE = b" \t\r\n\f\v"
+_INDENTED = re.compile(rb"\n\s")
 
 
 @dataclass(frozen=True, order=True)
@@ -81,18 +81,10 @@ class Laid:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
-    """Where answers of servers are written, and the window that they are asked for; None: the last seven days."""
-
-    folder: Path
-    window: tuple[datetime, datetime] | None = None
-
-
 def find_sources(paths: Sequence[str | Path], live: Live | None = None) -> list[Source]:
     """List the sources below `paths` (files, folders, globs, archives), in the order of their names.
 
-    The address of a Prometheus stands for its answers, which are asked for where `live` says where to put them.
+    An address (see `live.py`) stands for what is behind it, which is brought where `live` says where to put it.
 
     In folders, hidden files are left out, links to files are followed and links to folders are not. What
     can't be listed is a source with a `problem`.
@@ -103,29 +95,30 @@ def find_sources(paths: Sequence[str | Path], live: Live | None = None) -> list[
 
     """
     found: dict[str, Source] = {}
-    for given in paths:
-        path = _answers(given, live) if isinstance(given, str) and _SERVER.match(given) else Path(given)
-        for source in _below(path):
+    for given in dict.fromkeys(paths):
+        for source in _found(given, live):
             found.setdefault(source.name, source)
     if not found:
-        where = ", ".join(str(path) for path in paths)
+        where = ", ".join(map(shown, paths))
         raise NothingToAuditError(
             "no files found", where=where, remedy="Give a log file or a folder that holds some."
         )
     return sorted(found.values(), key=lambda source: source.name)
 
 
-def _answers(address: str, live: Live | None) -> Path:
+def _found(given: str | Path, live: Live | None) -> Iterator[Source]:
+    if not (isinstance(given, str) and is_address(given)):
+        yield from _below(Path(given))
+        return
     if live is None:
         raise UnreadableSourceError(
             "a running server is no file",
-            where=address,
+            where=shown(given),
             remedy="Give it to `tokenworks audit`, with a --window.",
         )
-    # Brings the network's modules along.
-    from parsers.live_prometheus import fetched
-
-    return fetched(address, live)
+    for name, path in brought(given, live):
+        for source in _below(path):
+            yield replace(source, name=name + source.name.removeprefix(str(path)))
 
 
 def _below(given: Path) -> Iterator[Source]:
@@ -303,16 +296,7 @@ class _Tally:
 
 def _may_have_blank_line(last: bytes, block: bytes) -> bool:
     """Whether some line begins with white space; only then can it be blank."""
-    # Newlines are far apart in these logs: to jump from one to the next is faster than to search for pairs.
-    at, find = (-1 if last == b"\n" else block.find(b"\n")), block.find
-    end = len(block) - 1
-    while -1 <= at < end:
-        if block[at + 1] in _WHITE_SPACE:
-            return True
-        at = find(b"\n", at + 1)
-        if at < 0:
-            return False
-    return False
+    return (last == b"\n" and block[:1].isspace()) or _INDENTED.search(block) is not None
 
 
 def _is_plain(source: Source) -> bool:

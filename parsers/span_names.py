@@ -1,7 +1,8 @@
 """Names that instrumentations give to what a span says of a call to a model.
 
-Belongs here: attributes of the GenAI conventions (old and new names), OpenLLMetry, OpenInference, the AI SDK
-and vLLM, and the words they use for operations. Does not belong here: what follows from them (`spans.py`).
+Belongs here: attributes of the GenAI conventions (old and new names), OpenLLMetry, OpenInference, the AI SDK,
+vLLM and Claude Code (names without a prefix), and the words they use for operations.
+Does not belong here: what follows from them (`spans.py`).
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ NAMES: dict[str, tuple[str, ...]] = {
         "ai.operationId",
         "traceloop.span.kind",
         "langfuse.observation.type",
+        "span.type",
     ),
     "response_id": ("gen_ai.response.id", "llm.response.id", "gen_ai.request.id", "ai.response.id"),
+    "request_of_claude": ("request_id",),
     "model_requested": (
         "gen_ai.request.model",
         "llm.request.model",
@@ -33,6 +36,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "ai.usage.inputTokens",
         "ai.usage.promptTokens",
         "ai.usage.tokens",
+        "input_tokens",
     ),
     "output_tokens": (
         "gen_ai.usage.output_tokens",
@@ -41,6 +45,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "llm.token_count.completion",
         "ai.usage.outputTokens",
         "ai.usage.completionTokens",
+        "output_tokens",
     ),
     "cache_read_tokens": (
         "gen_ai.usage.cache_read.input_tokens",
@@ -66,7 +71,10 @@ NAMES: dict[str, tuple[str, ...]] = {
         "llm.usage.reasoning_tokens",
         "llm.token_count.completion_details.reasoning",
         "ai.usage.reasoningTokens",
+        "codex.usage.reasoning_output_tokens",
     ),
+    "read_beside_tokens": ("cache_read_tokens",),
+    "written_beside_tokens": ("cache_creation_tokens",),
     "audio_input_tokens": ("llm.token_count.prompt_details.audio",),
     "audio_output_tokens": ("llm.token_count.completion_details.audio",),
     "total_tokens": (
@@ -86,7 +94,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "gen_ai.server.time_to_first_token",
         "gen_ai.latency.time_to_first_token",
     ),
-    "ttft_ms": ("ai.response.msToFirstChunk",),
+    "ttft_ms": ("ai.response.msToFirstChunk", "ttft_ms"),
     "queue_s": ("gen_ai.latency.time_in_queue",),
     "engine": ("gen_ai.latency.e2e",),
     "finish_reason": (
@@ -115,7 +123,9 @@ NAMES: dict[str, tuple[str, ...]] = {
     "http_status": ("http.response.status_code", "http.status_code"),
     "error_type": ("error.type",),
 }
-"""What is read -> the attributes that hold it, the newest name first; the first that is there counts."""
+"""What is read -> the attributes that hold it, the newest name first; the first that is there counts.
+
+`*_beside_tokens`: cached tokens that Claude Code counts as Anthropic does, beside the input."""
 
 PROMPTS = (
     "gen_ai.tool.definitions",
@@ -136,6 +146,8 @@ OPERATIONS = {
     "generate_content": "chat",
     "llm": "chat",
     "generation": "chat",
+    "llm_request": "chat",
+    "responses": "responses",
     "text_completion": "completion",
     "completion": "completion",
     "embeddings": "embedding",

@@ -118,6 +118,13 @@ def rows(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     http_status = whole("http_status")
     given = {name: read.value for name, read in counts.items()}
     written, total = given.pop("cache_write_tokens"), given.pop("total_tokens")
+    read_beside, written_beside = given.pop("read_beside_tokens"), given.pop("written_beside_tokens")
+    is_beside = read_beside.is_not_null() | written_beside.is_not_null()
+    given["cache_read_tokens"] = pl.coalesce(given["cache_read_tokens"], read_beside)
+    # Others put the id of a web request under that name: several calls may share it.
+    of_claude = pl.when(is_beside).then(text("request_of_claude"))
+    request_id = pl.coalesce(text("response_id"), of_claude, text("span_id"))
+    written = pl.coalesce(written, written_beside)
     failed = text("status").is_in(["2", "STATUS_CODE_ERROR"]) | text("error_type").is_not_null()
     has_usage, is_sum_alone = pl.col("has_usage"), pl.col("is_sum_alone")
     named = text("operation").str.to_lowercase()
@@ -128,10 +135,10 @@ def rows(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     streams = named.str.ends_with("dostream") | first_token.value.is_not_null() | ttft_ms.value.is_not_null()
     mapped = fields.frame.select(
         "source_line",
-        request_id=text("response_id", "span_id"),
+        request_id=request_id,
         record_key=pl.concat_str(
             text("trace_id"),
-            text("response_id", "span_id"),
+            request_id,
             *(
                 pl.coalesce(given[name].cast(pl.String), pl.lit(""))
                 for name in ("input_tokens", "output_tokens")
@@ -162,6 +169,7 @@ def rows(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         **given,
         cache_write_5m_tokens=written,
         _total_tokens=total,
+        _cache_outside=pl.when(is_beside).then(pl.lit(value=True)),
         status=pl.when(failed & text("error_type").str.contains(r"(?i)cancel"))
         .then(pl.lit("cancelled"))
         .when(failed)

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _WRITES = ("cache_creation_tokens", "cache_write_tokens", "cache_creation_input_tokens")
-_INPUT_DETAILS = dict.fromkeys(("cached_tokens", *_WRITES, "audio_tokens", "image_tokens"), "VARCHAR")
 _OUTPUT_DETAILS = dict.fromkeys(
     ("reasoning_tokens", "thinking_tokens", "audio_tokens", "image_tokens"), "VARCHAR"
 )
 _LIFETIMES = {"ephemeral_5m_input_tokens": "VARCHAR", "ephemeral_1h_input_tokens": "VARCHAR"}
+_INPUT_DETAILS = {
+    **dict.fromkeys(("cached_tokens", *_WRITES, "audio_tokens", "image_tokens"), "VARCHAR"),
+    "cache_creation_token_details": _LIFETIMES,
+}
 
 USAGE = {
     "prompt_tokens": "VARCHAR",
@@ -126,6 +129,11 @@ def counts(fields: Fields, objects: Sequence[str], row: str = "") -> Counts:
     def inside(name: str) -> tuple[str, ...]:
         return tuple(f"{at}.{name}" for at in _INPUT_SIDE)
 
+    def lasting(life: str) -> Read:
+        # LiteLLM keeps Anthropic's split inside of OpenAI's details.
+        name = f"ephemeral_{life}_input_tokens"
+        return read(f"cache_creation.{name}", *inside(f"cache_creation_token_details.{name}"))
+
     def generated(name: str) -> tuple[str, ...]:
         return tuple(f"{at}.{name}" for at in _OUTPUT_SIDE)
 
@@ -141,8 +149,8 @@ def counts(fields: Fields, objects: Sequence[str], row: str = "") -> Counts:
             read("cache_creation_input_tokens"),
             read(*(place for name in _WRITES for place in inside(name))),
         ),
-        cache_write_5m=read("cache_creation.ephemeral_5m_input_tokens"),
-        cache_write_1h=read("cache_creation.ephemeral_1h_input_tokens"),
+        cache_write_5m=lasting("5m"),
+        cache_write_1h=lasting("1h"),
         reasoning=read(*generated("reasoning_tokens"), *generated("thinking_tokens"), "reasoning_tokens"),
         audio_input=read(*inside("audio_tokens")),
         audio_output=read(*generated("audio_tokens")),

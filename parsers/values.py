@@ -162,7 +162,9 @@ def instant(
 
     """
     text = present(raw)
-    value = text.map_batches(lambda texts: _instants(texts, _ways(unit, zone)), return_dtype=INSTANT)
+    value = text.map_batches(
+        lambda texts: _instants(texts, _ways(unit, zone)), return_dtype=INSTANT, is_elementwise=True
+    )
     if "%" in unit:
         fault, naive = f"{name} does not match {unit}", pl.lit(not _names_zone(unit))
     else:

@@ -6,7 +6,7 @@ not belong here: finding the lines (`formats/`), counters (efficiency).
 The engine divides by the time since its last statistics, printed or not: after a silence the window is one
 interval, not the silence. So the window is the gap to the engine's line before if that is near the interval
 (the interval itself where the stamps are too coarse to tell), else the interval, marked `nominal`. The
-interval is the gap that recurs most; without three gaps it is what these engines default to, 10 s.
+interval is the gap that recurs most; without three gaps it is what the engine defaults to, mostly 10 s.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ STAMP_S = 1.0
 RECURRENCES = 3
 
 
-def interval_s(samples: Sequence[pl.DataFrame], keys: Sequence[str]) -> float:
+def interval_s(
+    samples: Sequence[pl.DataFrame], keys: Sequence[str], default: float = DEFAULT_INTERVAL_S
+) -> float:
     """The gap, in whole seconds, that recurs most between an engine's lines (the shorter of equals).
 
     Args:
         samples: frames with `at` and `keys`.
         keys: columns that tell engines apart.
+        default: the interval if no gap recurs.
 
     """
     gaps = pl.concat(sample.select(_gap_s(keys).round().alias("gap")) for sample in samples)["gap"]
@@ -43,7 +46,7 @@ def interval_s(samples: Sequence[pl.DataFrame], keys: Sequence[str]) -> float:
         .sort(["len", "gap"], descending=[True, False])
     )
     if usual.is_empty() or usual["len"][0] < RECURRENCES:
-        return DEFAULT_INTERVAL_S
+        return default
     return float(usual["gap"][0])
 
 

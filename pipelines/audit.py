@@ -95,6 +95,6 @@ def _nothing(site: Site) -> TokenworksError:
     return NothingToAuditError(
         f"no usable row in {len(landings):,} file(s) ({unknown:,} of no known format, "
         f"{rejected.height:,} rejected lines){first}",
-        where=", ".join(site.sources),
+        where=site.shown,
         remedy="`tokenworks sniff FILE` says what a file is; `tokenworks formats` lists what can be read.",
     )

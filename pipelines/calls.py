@@ -13,6 +13,10 @@ from parsers.records import SERVED_STATUSES
 UNKNOWN_MODEL = "unknown"
 """Name of the model of a call that names none."""
 
+_OVERLOADED = 529
+_MAY_BE_BILLED = (400, 408, 499)
+_TURNED_AWAY = r"(?i)rate.?limit|too.?many.?requests|overloaded"
+
 NO_OUTPUT = ("embedding", "rerank", "moderation")
 """Operations that write no tokens: an absent count of output is none, not unknown."""
 
@@ -35,6 +39,18 @@ def reached_a_model() -> pl.Expr:
 def is_demand() -> pl.Expr:
     """Whether an engine or a provider worked on the call to an end that the client got something from."""
     return is_served() & reached_a_model()
+
+
+def was_turned_away() -> pl.Expr:
+    """Whether the provider refused a failed call before it worked on it: 401, 403, 429, 529 and the like.
+
+    Without a status, an error named after a rate limit or an overload. Providers charge nothing for these, whatever
+    a gateway computed. A time-out, a hang-up and a 400 (Azure bills prompts that its filter refuses) may be billed.
+    """
+    status = pl.col("http_status")
+    by_status = (status.is_between(400, 499) & ~status.is_in(_MAY_BE_BILLED)) | (status == _OVERLOADED)
+    refused = pl.coalesce(by_status, pl.col("error_kind").str.contains(_TURNED_AWAY)).fill_null(value=False)
+    return (pl.col("status") == "error") & refused
 
 
 def output_tokens() -> pl.Expr:

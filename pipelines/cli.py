@@ -12,7 +12,6 @@ Names of files, models and teams are hostile: whatever is printed of them is one
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import signal
@@ -32,7 +31,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from parsers.errors import SiteConfigError, TokenworksError, UnreadableSourceError
+from parsers.errors import DISK_TROUBLE, SiteConfigError, TokenworksError, UnreadableSourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from pipelines.ingest.land import Landing, Reading
 
 INTERNAL_FAULT, CANT_WRITE, INTERRUPTED = 70, 74, 130
-_DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -51,7 +49,18 @@ app = typer.Typer(
 _stderr = Console(stderr=True, highlight=False)
 
 PathsArgument = Annotated[
-    list[str], typer.Argument(help="Log files, folders, globs or archives.", show_default=False)
+    list[str],
+    typer.Argument(
+        help="Log files, folders, globs or archives; - for standard input; addresses: http(s)://, s3://, gs://, az://, "
+        "prometheus+http(s)://, postgresql://.",
+        show_default=False,
+    ),
+]
+PathArgument = Annotated[
+    str,
+    typer.Argument(
+        help="One log file, folder or archive; - for standard input; or an address.", show_default=False
+    ),
 ]
 FormatOption = Annotated[
     str | None, typer.Option("--format", help="Format of the files; default: by content.")
@@ -64,6 +73,14 @@ TimezoneOption = Annotated[
 ]
 YearOption = Annotated[
     int | None, typer.Option(min=1970, max=2100, help="Year of the first line of logs that name none.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="What the logs do not say: origin, instance, interval_s, block_size, timezone or year. Repeatable.",
+    ),
 ]
 
 
@@ -109,7 +126,7 @@ def _one_line_errors() -> Iterator[None]:
         sys.exit(0)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        is_disk = error.errno in _DISK_TROUBLE
+        is_disk = error.errno in DISK_TROUBLE
         _fail(
             f"{where}{error.strerror or error}" + (f". {_NO_ROOM}" if is_disk else ""),
             CANT_WRITE if is_disk else UnreadableSourceError.exit_code,
@@ -144,7 +161,7 @@ def _stopped() -> NoReturn:
 
 def _is_disk_trouble(error: BaseException) -> bool:
     """Whether an engine (DuckDB, Polars) failed because it could not write: they have errors of their own for it."""
-    return any(os.strerror(code) in str(error) for code in _DISK_TROUBLE)
+    return any(os.strerror(code) in str(error) for code in DISK_TROUBLE)
 
 
 def _fail(text: str, code: int) -> NoReturn:
@@ -190,6 +207,7 @@ def audit(
     window: Annotated[str | None, typer.Option(help="START..END, ISO dates or instants, UTC.")] = None,
     timezone: TimezoneOption = None,
     year: YearOption = None,
+    settings: SetOption = None,
     title: Annotated[str | None, typer.Option(help="Title of the report; default: the paths.")] = None,
 ) -> None:
     """Read logs, analyse them, and write audit.html and audit.json into OUT."""
@@ -212,9 +230,9 @@ def audit(
             sources=tuple(paths),
             fleet=load_fleet(fleet) if fleet else Fleet.default(),
             report_folder=out,
-            reading=_reading(format_name, mapping, timezone, year),
+            reading=_reading(format_name, mapping, _options(timezone, year, settings)),
             fleet_path=str(fleet) if fleet else None,
-            title=title or ", ".join(paths),
+            title=title or "",
             on_file=on_file,
         )
         from pipelines.audit import run_audit
@@ -227,11 +245,23 @@ def audit(
     _say(f"report: {escape(_line(str(report.html)))}  data: {escape(_line(str(report.json)))}")
 
 
-def _reading(
-    format_name: str | None, mapping: Path | None, timezone: str | None, year: int | None
-) -> Reading:
+def _options(timezone: str | None, year: int | None, settings: list[str] | None) -> dict[str, str]:
+    """The options that are given each by its own name, and those given by `--set`."""
+    from parsers.options import checked
+
+    options: dict[str, str] = {}
+    own = {name: str(given) for name, given in (("timezone", timezone), ("year", year)) if given is not None}
+    for setting in settings or ():
+        name, separator, value = setting.partition("=")
+        if not separator or name in options | own:
+            what = f"{name} is set twice" if separator else f"{setting} sets nothing"
+            raise SiteConfigError(what, where="--set", remedy="Write it like instance=gpu-1, and once.")
+        options[name] = value
+    return checked(own, "--") | checked(options, "--set ")
+
+
+def _reading(format_name: str | None, mapping: Path | None, options: dict[str, str]) -> Reading:
     import hashlib
-    from zoneinfo import available_timezones
 
     from parsers.mapping import load_mapping
     from parsers.registry import load
@@ -239,15 +269,6 @@ def _reading(
 
     if format_name:
         load(format_name)
-    if timezone and timezone not in available_timezones():
-        raise SiteConfigError(
-            f"{timezone} is not a time zone",
-            where="--timezone",
-            remedy="Give an IANA name, such as Europe/Berlin.",
-        )
-    options = {
-        name: str(value) for name, value in (("timezone", timezone), ("year", year)) if value is not None
-    }
     mapped: Format | None = load_mapping(mapping) if mapping else None
     digest = hashlib.sha256(mapping.read_bytes()).hexdigest() if mapping else ""
     return Reading(format_name, mapped, digest, options)
@@ -256,11 +277,12 @@ def _reading(
 @app.command()
 @_one_line_errors()
 def parse(
-    file: Annotated[str, typer.Argument(help="One log file, folder or archive.", show_default=False)],
+    file: PathArgument,
     format_name: FormatOption = None,
     mapping: MappingOption = None,
     timezone: TimezoneOption = None,
     year: YearOption = None,
+    settings: SetOption = None,
 ) -> None:
     """Print canonical rows as JSON lines; rejects with their line numbers and the counts go to standard error.
 
@@ -269,15 +291,16 @@ def parse(
     """
     import polars as pl
 
+    from parsers.live import Live
     from parsers.sources import find_sources
     from pipelines.ingest.land import distinct, land_each
     from warehouse.store import Warehouse
 
-    reading = _reading(format_name, mapping, timezone, year)
+    reading = _reading(format_name, mapping, _options(timezone, year, settings))
     lines = rows = rejects = other = 0
     with tempfile.TemporaryDirectory(prefix="tokenworks-") as folder:
         warehouse = Warehouse(Path(folder))
-        sources = distinct(find_sources([file]))
+        sources = distinct(find_sources([file], Live(Path(folder) / "live")))
         for landing in land_each(sources, warehouse, reading):
             if landing.problem:
                 if not landing.format and len(sources) == 1:
@@ -331,32 +354,29 @@ def formats() -> None:
 
 @app.command()
 @_one_line_errors()
-def sniff(
-    file: Annotated[str, typer.Argument(help="A log file, folder or archive.", show_default=False)],
-) -> None:
+def sniff(file: PathArgument) -> None:
     """Say what a file is, and why."""
     from parsers.detect import detect
     from parsers.errors import UnknownFormatError
+    from parsers.live import Live, shown
     from parsers.sources import find_sources, read_head
 
-    sources = find_sources([file])
-    unknown = 0
-    for source in sources:
-        try:
-            found = detect(read_head(source))
-        except UnknownFormatError as error:
-            if len(sources) == 1:
-                raise
-            unknown += 1
-            typer.echo(_line(str(error)))
-        else:
-            typer.echo(
-                _line(
-                    f"{source.name}: {found.format.name} ({found.format.title}), because it has {found.because}"
-                )
-            )
-    if unknown == len(sources):
-        raise UnknownFormatError("no file is of a known format", where=file)
+    with tempfile.TemporaryDirectory(prefix="tokenworks-") as folder:
+        sources = find_sources([file], Live(Path(folder)))
+        unknown = 0
+        for source in sources:
+            try:
+                found = detect(read_head(source))
+            except UnknownFormatError as error:
+                if len(sources) == 1:
+                    raise
+                unknown += 1
+                typer.echo(_line(str(error)))
+            else:
+                fmt = found.format
+                typer.echo(_line(f"{source.name}: {fmt.name} ({fmt.title}), because it has {found.because}"))
+        if unknown == len(sources):
+            raise UnknownFormatError("no file is of a known format", where=shown(file))
 
 
 @app.command()

@@ -213,7 +213,7 @@ def _parameter(name: str, hint: Any, default: Any) -> tuple[str, str, str, str]:
     stated = "required" if is_required else "" if default in {None, False} else f"`{_plain(default)}`"
     return (
         f"`{shown}`",
-        {"str": "text"}.get(types[0].__name__, types[0].__name__.lower()),
+        info.metavar or {"str": "text"}.get(types[0].__name__, types[0].__name__.lower()),
         stated,
         info.help or "",
     )

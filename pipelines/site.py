@@ -7,6 +7,7 @@ Dagster (`resources.py`), the command line (`cli.py`).
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
@@ -16,11 +17,13 @@ from pydantic import PositiveInt
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from parsers.errors import NothingToAuditError, SiteConfigError
-from parsers.sources import Live, Source, find_sources
+from parsers.live import Live, shown
+from parsers.options import checked
+from parsers.sources import Source, find_sources
 from pipelines.fleet import Fleet, load_fleet
 from pipelines.ingest.facts import Chosen, choose
 from pipelines.ingest.land import Landing, Reading
-from warehouse.store import Warehouse, replacing
+from warehouse.store import WORK_PREFIX, Warehouse, replacing
 
 Window = tuple[datetime, datetime]
 LONGEST_WINDOW = timedelta(days=3660)
@@ -52,19 +55,29 @@ class Site:
 
         Raises:
             NothingToAuditError: there is none.
-            UnreadableSourceError: a path that was given does not exist.
+            UnreadableSourceError: a path that was given does not exist, or a server does not answer.
 
         """
-        live = Live(self.warehouse.home / "live", self.warehouse.window)
+        live = Live(self._live_folder, self.warehouse.window)
         found = [
-            source for source in find_sources(self.sources, live) if not self.warehouse.owns(source.path)
+            source
+            for source in find_sources(self.sources, live)
+            if source.path.is_relative_to(live.folder) or not self.warehouse.owns(source.path)
         ]
         if not found:
-            where = ", ".join(self.sources)
             raise NothingToAuditError(
-                "no logs, only results of earlier runs", where=where, remedy="Give log files."
+                "no logs, only results of earlier runs", where=self.shown, remedy="Give log files."
             )
         return found
+
+    def forget_brought(self) -> None:
+        """Remove what servers and pipes gave, once it has landed: unlike what landed it may hold prompts."""
+        shutil.rmtree(self._live_folder, ignore_errors=True)
+
+    @property
+    def shown(self) -> str:
+        """The sources as a reader may see them."""
+        return ", ".join(map(shown, self.sources))
 
     def remember(self, landings: list[Landing]) -> None:
         """Keep which files the facts are made of."""
@@ -104,6 +117,10 @@ class Site:
             )
 
     @property
+    def _live_folder(self) -> Path:
+        return self.warehouse.home / f"{WORK_PREFIX}live"
+
+    @property
     def _history_file(self) -> Path:
         return self.warehouse.home / "keeps-history"
 
@@ -123,6 +140,8 @@ class SiteSettings(BaseSettings):
     """Folder that the gateway and the meters write to."""
     fleet: Path | None = None
     """fleet.toml."""
+    options: dict[str, str] = {}
+    """What the logs do not say of themselves, as JSON: {"timezone": "Europe/Berlin"}. The names are those of `--set`."""
     window_days: PositiveInt = 7
     """Days, ended with yesterday, that marts and the weekly report cover."""
 
@@ -130,7 +149,7 @@ class SiteSettings(BaseSettings):
         """The site as these settings describe it.
 
         Raises:
-            SiteConfigError: the fleet file is wrong.
+            SiteConfigError: the fleet file or an option is wrong.
 
         """
         return Site(
@@ -138,6 +157,7 @@ class SiteSettings(BaseSettings):
             sources=(str(self.logs),),
             fleet=load_fleet(self.fleet) if self.fleet else Fleet.default(),
             report_folder=self.home / "reports",
+            reading=Reading(options=checked(self.options, "TOKENWORKS_OPTIONS: ")),
             keeps_history=True,
             fleet_path=str(self.fleet) if self.fleet else None,
         )

@@ -77,7 +77,8 @@ def _waste(document: Document) -> Statement:
     exact = exact_evidence_ratio(document)
     if exact:
         key = "waste_exact" if tokens["cache_read"] is not None else "waste_exact_unknown"
-        read = percent(share(tokens["cache_read"], tokens["input"]))
+        told = [tokens[name] for name in ("uncached_input", "cache_read", "cache_write")]
+        read = percent(share(tokens["cache_read"], sum(count for count in told if count is not None)))
         return Statement(words[key].format(seen=percent(prefix["token_hit_ratio"]), read=read), "waste")
     bound = share(prefix["upper_bound_tokens"], tokens["input"])
     if bound:

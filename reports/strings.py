@@ -81,7 +81,7 @@ REASON = MappingProxyType(
     {
         "waste_exact": (
             "{seen} of input tokens with known prompts had been sent before; "
-            "{read} of all input was read from cache."
+            "{read} of the input whose cache reads are known was read from cache."
         ),
         "waste_exact_unknown": (
             "{seen} of input tokens with known prompts had been sent before; what was read from cache "

@@ -5,7 +5,10 @@ processes. A run is fixed by its seed: input n of seed s is the same everywhere,
 belong here: what a sample means (`parsers/test_cases.py`).
 
 What must hold: no error but the product's own; at most 5 s of CPU; every line of the file is a row, a reject or other,
-exactly once. Usage: python tests/fuzz.py [--inputs N] [--seed S] [--jobs J] [--only N].
+exactly once. With --landed, inputs are landed in groups as an audit lands them, their formats detected: then every
+row of a landing is a fact or a counted double of one, and every fact keeps the rules of its table.
+
+Usage: python tests/fuzz.py [--landed] [--inputs N] [--seed S] [--jobs J] [--only N].
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import faulthandler
 import multiprocessing
 import os
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -30,7 +34,11 @@ CPU_LIMIT_S = 5.0
 STUCK_S = 120
 """Wall time after which an input counts as hung and its process is ended with all its stacks shown."""
 SAMPLE_BYTES = 65_536
-BATCH = 250
+BATCH = 1_000
+GROUP = 20
+"""Inputs that are landed together, so that some hold the same records."""
+FEW_DAYS = 4
+"""Facts are built of the first and the last days of a group: damaged instants make very many."""
 
 _TOKENS = (
     *(
@@ -221,17 +229,67 @@ def _lost_lines(name: str, data: bytes, work: Path) -> str | None:
     return None
 
 
-def run_batch(seed: int, numbers: range, trail: Path | None = None) -> list[Failure]:
-    """Try inputs; each one's number is left in `trail` while it is tried."""
+def broken_landing(inputs: list[bytes], work: Path) -> str | None:
+    """Land a group of inputs as an audit does, and build their facts; what went wrong, or None."""
+    logs, home = work / "logs", work / "home"
+    try:
+        for folder in (logs, home):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+        for place, data in enumerate(inputs):
+            (logs / f"{place:03d}.log").write_bytes(data)
+        return _lost_rows(logs, home)
+    except Exception:  # noqa: BLE001 - whatever comes out is the finding
+        return traceback.format_exc(limit=-6)
+
+
+def _lost_rows(logs: Path, home: Path) -> str | None:
+    import polars as pl
+
+    from parsers.records import FILES, RECORD_TABLES, REJECTS
+    from parsers.sources import find_sources
+    from pipelines.ingest.facts import build_day, choose, manifest, rejects
+    from pipelines.ingest.land import Reading, land_all
+    from warehouse.store import Warehouse
+
+    warehouse = Warehouse(home)
+    landings = land_all(find_sources([logs]), warehouse, Reading())
+    chosen = choose(landings)
+    warehouse.write_flat(FILES, manifest(landings, chosen))
+    refused = rejects(chosen, warehouse)
+    warehouse.write_flat(REJECTS, refused)
+    if refused.height != sum(landing.rejects for landing in chosen.landings):
+        return "rejects were lost"
+    for table in RECORD_TABLES:
+        rows = chosen.rows_by_day(table)
+        for day in [*rows][:FEW_DAYS] + [*rows][FEW_DAYS:][-FEW_DAYS:]:
+            dropped = build_day(table, day, chosen, warehouse)
+            facts = pl.read_parquet(warehouse.day_file(table, day), glob=False)
+            if problems := table.problems(facts):
+                return f"{table.name} of {day}: {problems}"
+            if facts.height + sum(dropped.values()) != rows[day]:
+                return f"{table.name} of {day}: of {rows[day]} rows {facts.height} are facts and {dropped} doubles"
+    return None
+
+
+def run_batch(seed: int, numbers: range, trail: Path | None = None, *, landed: bool = False) -> list[Failure]:
+    """Try inputs; the number of the one being tried (landed: of its group's first) is left in `trail`."""
     corpus = samples()
     failures = []
+    step = GROUP if landed else 1
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
-        for number in numbers:
+        for number in numbers[::step]:
             if trail is not None:
                 trail.write_text(str(number), encoding="utf-8")
                 faulthandler.dump_traceback_later(STUCK_S, exit=True)
-            sample, data = mutated(corpus, seed, number)
-            what = broken_rule(sample, data, Path(folder))
+            if landed:
+                group = [mutated(corpus, seed, n) for n in numbers[number - numbers.start :][:step]]
+                sample = group[0][0]
+                # One of them also whole, so that files overlap.
+                what = broken_landing([sample.data, *(data for _, data in group)], Path(folder))
+            else:
+                sample, data = mutated(corpus, seed, number)
+                what = broken_rule(sample, data, Path(folder))
             if what:
                 failures.append(Failure(number, sample.name, what))
         if trail is not None:
@@ -240,13 +298,15 @@ def run_batch(seed: int, numbers: range, trail: Path | None = None) -> list[Fail
 
 
 def _work(
-    seed: int, numbers: range, trail: Path, results: multiprocessing.SimpleQueue[list[Failure]]
+    seed: int, numbers: range, trail: Path, results: multiprocessing.SimpleQueue[list[Failure]], landed: bool
 ) -> None:
-    results.put(run_batch(seed, numbers, trail))
+    results.put(run_batch(seed, numbers, trail, landed=landed))
 
 
-def run(seed: int, inputs: int, jobs: int) -> list[Failure]:
+def run(seed: int, inputs: int, jobs: int, *, landed: bool = False) -> list[Failure]:
     """Try many inputs in batches, each in a process of its own; one that hangs or dies is a failure, too."""
+    # Inputs are small: threads of their own only wait for one another.
+    os.environ["POLARS_MAX_THREADS"] = "1"
     context = multiprocessing.get_context("spawn")
     waiting = [range(start, min(start + BATCH, inputs)) for start in range(0, inputs, BATCH)][::-1]
     running: list[tuple[multiprocessing.Process, Path, multiprocessing.SimpleQueue[list[Failure]]]] = []
@@ -257,7 +317,7 @@ def run(seed: int, inputs: int, jobs: int) -> list[Failure]:
             while waiting and len(running) < jobs:
                 numbers = waiting.pop()
                 trail, results = Path(folder) / f"{numbers.start}", context.SimpleQueue()
-                process = context.Process(target=_work, args=(seed, numbers, trail, results))
+                process = context.Process(target=_work, args=(seed, numbers, trail, results, landed))
                 process.start()
                 running.append((process, trail, results))
             for entry in [entry for entry in running if not entry[0].is_alive() or not entry[2].empty()]:
@@ -283,7 +343,8 @@ def main() -> int:
     )
     parser.add_argument("--inputs", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--landed", action="store_true", help="land inputs in groups and build their facts")
     parser.add_argument("--only", type=int, help="one input, by its number; its bytes go to fuzz-input.log")
     given = parser.parse_args()
     sys.path.insert(0, str(TESTS.parent))
@@ -291,9 +352,10 @@ def main() -> int:
         sample, data = mutated(samples(), given.seed, given.only)
         Path("fuzz-input.log").write_bytes(data)
         sys.stdout.write(f"{sample.format} {sample.name}\n")
-        failures = run_batch(given.seed, range(given.only, given.only + 1))
+        size = GROUP if given.landed else 1
+        failures = run_batch(given.seed, range(given.only, given.only + size), landed=given.landed)
     else:
-        failures = run(given.seed, given.inputs, given.jobs)
+        failures = run(given.seed, given.inputs, given.jobs, landed=given.landed)
     for failure in failures[:20]:
         sys.stdout.write(
             f"\ninput {failure.number} of seed {given.seed} ({failure.sample}):\n{failure.what}\n"

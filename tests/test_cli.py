@@ -242,6 +242,31 @@ def test_a_line_of_100_mb_is_one_reject(here, command):
     assert "3 lines = 2 rows + 1 rejects + 0 other" in ran.err
 
 
+def test_a_log_is_piped_into_every_command(here, command):
+    packed = gzip.compress(GOOD.encode())
+    for arguments in (["parse", "-"], ["sniff", "-"]):
+        ran = command(*arguments, input=GOOD)
+        assert (ran.code, "stdin" in ran.out) == (0, True), ran.err
+    program = [PROGRAM, "audit", "-", "--out", "out"]
+    subprocess.run(program, input=packed, capture_output=True, check=True)
+    document = json.loads(Path("out/audit.json").read_text())
+    assert account(document) == (5, 5)
+    assert "stdin" in Path("out/audit.html").read_text()
+    assert not [path for path in Path("out").rglob("*") if b'"messages"' in content(path)]
+
+
+def content(path):
+    return path.read_bytes() if path.is_file() else b""
+
+
+def test_what_a_log_does_not_say_is_set(here, tokenworks):
+    write("trace.jsonl", '{"timestamp": 1000, "input_length": 30, "output_length": 5, "hash_ids": [1, 2]}\n')
+    settings = ["--set", "origin=2026-03-02T00:00:00Z", "--set", "block_size=16"]
+    code, out, _ = tokenworks("parse", "trace.jsonl", *settings)
+    row = json.loads(out)
+    assert (code, row["started_at"], row["prefix_token_counts"]) == (0, "2026-03-02T00:00:01Z", [16, 30])
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
@@ -255,7 +280,15 @@ def test_a_line_of_100_mb_is_one_reject(here, command):
         (["parse", "good.jsonl", "--format", "litelm_payload"], 3, r"no format is called litelm_payload\. Did you mean"),
         (["parse", "good.jsonl", "--mapping", "nowhere.toml"], 5, r"nowhere\.toml: the mapping file can't be read"),
         (["parse", "good.jsonl", "--mapping", "bad.toml"], 5, r"bad\.toml: not valid TOML: .*line 1"),
-        (["parse", "good.jsonl", "--timezone", "Mars/X"], 5, r"--timezone: Mars/X is not a time zone\. Give an IANA"),
+        (["parse", "good.jsonl", "--timezone", "Mars/X"], 5, r"--timezone: 'Mars/X' is not a time zone\. Give an IANA"),
+        (["parse", "good.jsonl", "--set", "zone=UTC"], 5, r"--set zone: there is no option zone\. There are: timezone, year"),
+        (["parse", "good.jsonl", "--set", "origin=soon"], 5, r"--set origin: 'soon' is not an instant\. write it like"),
+        (["audit", "good.jsonl", "--set", "interval_s=0"], 5, r"--set interval_s: '0' is not a number of seconds"),
+        (["parse", "good.jsonl", "--set", "instance"], 5, r"--set: instance sets nothing\. Write it like instance="),
+        (["parse", "good.jsonl", "--set", "year=2026", "--set", "year=2025"], 5, r"--set: year is set twice"),
+        (["parse", "good.jsonl", "--set", "year=2026", "--year", "2025"], 5, r"--set: year is set twice"),
+        (["sniff", "postgresql://u:s@127.0.0.1:1/db"], 4, r"postgresql://127\.0\.0\.1:1/db: the server can't be reached"),
+        (["audit", "http://127.0.0.1:1/x?sig=s3cret"], 4, r"http://127\.0\.0\.1:1/x: the server can't be reached or broke"),
         (["audit", "good.jsonl", "--window", "soon"], 5, r"--window: soon is no window\. Write it like"),
         (["audit", "good.jsonl", "--fleet", "bad.toml"], 5, r"bad\.toml: not valid TOML: .*line 1.*Correct that line"),
         (["audit", "good.jsonl", "--fleet", "key.toml"], 5, r"key\.toml: site\.puee: the key 'puee' is unknown\. Did you"),
@@ -341,7 +374,7 @@ def test_a_file_that_vanishes_or_may_not_be_read_is_told_and_the_others_go_on(he
     write("logs/a.jsonl", payload(1))
     write("logs/b.jsonl", payload(2))
     found = sources.find_sources(["logs"])
-    monkeypatch.setattr("parsers.sources.find_sources", lambda _: found)
+    monkeypatch.setattr("parsers.sources.find_sources", lambda *_: found)
     Path("logs/a.jsonl").unlink()
     code, out, err = tokenworks("parse", "logs")
     assert code == 0

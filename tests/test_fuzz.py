@@ -1,4 +1,5 @@
-"""No input breaks the parsers: a short run of the fuzzer, and records of every JSON format with odd values in them.
+"""No input breaks the parsers: short runs of the fuzzer, records of every JSON format with odd values in them, and heads
+that make careless patterns search for ever.
 
 `make fuzz` runs the fuzzer over 100,000 inputs.
 """
@@ -6,16 +7,20 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from parsers.format import Head
 from parsers.registry import all_formats
+from parsers.sources import HEAD_BYTES
 from tests import fuzz
 
 QUICK_INPUTS = 300
 SLOW_INPUTS = 3_000
+HEAD_LIMIT_S = 2.0
 JSON_FORMATS = [fmt for fmt in all_formats() if fmt.container == "json_lines"]
 LEAVES = st.one_of(
     st.none(),
@@ -46,10 +51,37 @@ def test_damaged_samples_are_read_or_refused_and_no_line_is_lost():
     assert fuzz.run_batch(seed=1, numbers=range(QUICK_INPUTS)) == []
 
 
+def test_damaged_samples_are_landed_and_every_row_is_a_fact_or_a_counted_double():
+    """A few groups, their formats detected."""
+    assert fuzz.run_batch(seed=3, numbers=range(3 * fuzz.GROUP), landed=True) == []
+
+
 @pytest.mark.slow
 def test_many_damaged_samples_are_read_or_refused_and_no_line_is_lost():
     """More of them, in processes of their own, where one that hangs or dies is a failure as well."""
     assert fuzz.run(seed=2, inputs=SLOW_INPUTS, jobs=2) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fmt", all_formats(), ids=lambda fmt: fmt.name)
+def test_a_file_that_is_not_in_the_named_format_breaks_nothing(fmt, tmp_path):
+    """`--format` names it, whatever the file holds."""
+    for data in (b"a,b\n1,2\n", b'{"x": 1}\nx', b"[]", b"[{}]", b"\n", b"x"):
+        assert fuzz.broken_rule(fuzz.Sample(fmt.name, "foreign", data), data, tmp_path) is None
+
+
+@pytest.mark.parametrize("tile", ["a", "1:", " ", '"', "[", "{", "a=", '{"a":', "- ", '"usage": {'])
+def test_no_head_is_looked_at_for_long(tile):
+    """A pattern that backtracks takes minutes for such a head, where others take milliseconds."""
+    text = tile * (HEAD_BYTES // len(tile))
+    head = Head("log", f"INFO {text}\n{text}".encode())
+    slow = []
+    for fmt in all_formats():
+        before = time.process_time()
+        fmt.recognise(head)
+        if time.process_time() - before > HEAD_LIMIT_S:
+            slow.append(fmt.name)
+    assert slow == []
 
 
 @pytest.mark.parametrize("fmt", JSON_FORMATS, ids=lambda fmt: fmt.name)

@@ -33,7 +33,7 @@ PROVIDER_ALIASES: dict[str, tuple[str, ...]] = {
     "baseten": ("baseten",),
     "cerebras": ("cerebras",),
     "cloudflare": ("cloudflare", "workers-ai"),
-    "cohere": ("cohere", "cohere_chat"),
+    "cohere": ("cohere",),
     "databricks": ("databricks",),
     "deepseek": ("deepseek",),
     "fireworks": ("fireworks", "fireworks_ai", "fireworks-ai"),
@@ -41,7 +41,7 @@ PROVIDER_ALIASES: dict[str, tuple[str, ...]] = {
     "google": (
         "google", "gemini", "vertex_ai", "vertex_ai_beta", "vertexai", "vertex-ai", "google-vertex",
         "google_vertex", "google-vertex-ai", "google-ai-studio", "google_ai_studio", "gcp.gemini",
-        "gcp.vertex_ai", "gcp.gen_ai", "google-generative-ai", "google_genai",
+        "gcp.vertex_ai", "gcp.gen_ai", "google-generative-ai", "google_genai", "google_vertexai", "google-gla",
     ),
     "groq": ("groq",),
     "minimax": ("minimax",),
@@ -50,7 +50,7 @@ PROVIDER_ALIASES: dict[str, tuple[str, ...]] = {
     ),
     "moonshotai": ("moonshot", "moonshotai", "moonshot-ai"),
     "novita": ("novita", "novita-ai"),
-    "openai": ("openai", "text-completion-openai", "openai.responses", "openai.chat"),
+    "openai": ("openai", "text-completion-openai"),
     "openrouter": ("openrouter",),
     "ovhcloud": ("ovhcloud",),
     "perplexity": ("perplexity", "perplexity-ai"),
@@ -60,6 +60,12 @@ PROVIDER_ALIASES: dict[str, tuple[str, ...]] = {
     "zai": ("zai", "z-ai", "z.ai"),
     "zhipuai": ("zhipu", "zhipuai", "bigmodel"),
 }  # fmt: skip
+# What the Vercel AI SDK and others append to a provider: the API that was called (openai.responses, anthropic.messages).
+_API = re.compile(
+    r"[._-](?:chat|completions?|messages|responses|embeddings?|images?|transcriptions?|speech|generative-ai)$"
+)
+# LiteLLM writes vertex_ai-language-models, the AI SDK google.vertex.chat and vertex.anthropic.messages.
+_VERTEX = ("vertex_ai", "google.vertex.", "vertex.")
 _PROVIDER_OF = {alias: provider for provider, aliases in PROVIDER_ALIASES.items() for alias in aliases}
 
 # Engines and routes that answer from one's own (or rented) hardware: a vendor's list price never applies.
@@ -67,11 +73,11 @@ SELF_HOSTED = frozenset({
     "hosted_vllm", "vllm", "openai_like", "custom_openai", "ollama", "ollama_chat", "lm_studio", "lmstudio",
     "llamafile", "llamacpp", "llama.cpp", "llama_cpp", "sglang", "triton", "tensorrt_llm", "trtllm", "tgi",
     "text-generation-inference", "xinference", "localai", "gpustack", "docker_model_runner", "self-hosted",
-    "self_hosted", "local",
+    "self_hosted", "local", "lmdeploy", "mindie", "rtp-llm", "tei",
 })  # fmt: skip
 
 # Gateways that put themselves where the provider belongs: as good as no provider.
-_NO_PROVIDER = frozenset({"", "litellm", "litellm_proxy", "unknown", "none", "null"})
+_NO_PROVIDER = frozenset({"", "litellm", "litellm_proxy", "gateway", "unknown", "none", "null"})
 
 _BEDROCK_PUBLISHERS = (
     "anthropic|amazon|meta|mistral|cohere|deepseek|qwen|openai|writer|nvidia|moonshotai|zai|google"
@@ -192,15 +198,21 @@ def canonical_provider(provider: str | None) -> str | None:
     """The price table's name of a provider as a log writes it; null if there is none."""
     if _says_nothing(provider):
         return None
-    name = (provider or "").strip().lower().replace(" ", "-")
-    # LiteLLM writes vertex_ai-language-models, vertex_ai-anthropic_models and so on.
-    return "google" if name.startswith("vertex_ai") else _PROVIDER_OF.get(name)
+    name = _plain(provider)
+    if name.startswith(_VERTEX):
+        return "google"
+    return _PROVIDER_OF.get(name) or _PROVIDER_OF.get(_API.sub("", name))
 
 
 def is_self_hosted(provider: str | None, model: str) -> bool:
     """Whether the log says that the call was answered by an engine of one's own."""
     route = model.strip().lower().partition("/")[0] if "/" in model else ""
-    return (provider or "").strip().lower().replace(" ", "-") in SELF_HOSTED or route in SELF_HOSTED
+    name = _plain(provider)
+    return not SELF_HOSTED.isdisjoint((name, _API.sub("", name), route))
+
+
+def _plain(provider: str | None) -> str:
+    return (provider or "").strip().lower().replace(" ", "-")
 
 
 def _says_nothing(provider: str | None) -> bool:

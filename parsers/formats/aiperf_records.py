@@ -100,6 +100,7 @@ FORMAT = Format(
     title="AIPerf per-request records",
     written_by="aiperf profile: profile_export.jsonl",
     target=REQUESTS,
+    hop="client",
     container="json_lines",
     recognised_by="JSON lines with metrics, and metadata that has request_start_ns and worker_id",
     recognise=_recognise,

@@ -13,6 +13,7 @@ import polars as pl
 from parsers import bodies, outcome, usage
 from parsers.format import Format, TokenSemantics
 from parsers.records import REQUESTS
+from parsers.twins import container_log_twin
 
 if TYPE_CHECKING:
     from parsers.format import Context, Head
@@ -48,7 +49,8 @@ def _is_body(item: dict[str, Any]) -> bool:
 
 
 def _recognise(head: Head) -> bool:
-    return bodies.recognise(head, _is_body, _PLACES)
+    """Among bodies of Gemini they are `openai_usage`'s, which reads all three."""
+    return bodies.recognise(head, _is_body, _PLACES) and not bodies.is_mixed(head, bodies.is_of_gemini)
 
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
@@ -102,6 +104,7 @@ FORMAT = Format(
     title="Anthropic Messages bodies",
     written_by="Clients and proxies that keep response bodies of Anthropic's API; results of message batches",
     target=REQUESTS,
+    hop="client",
     container="json_lines",
     recognised_by="JSON objects that are or hold a message of the role assistant with usage, or a batch's result",
     recognise=_recognise,
@@ -118,3 +121,5 @@ FORMAT = Format(
         "A batch's results are of the tier batch; canceled and expired ones were never answered.",
     ),
 )
+
+CONTAINER_LOG_FORMAT = container_log_twin(FORMAT)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from parsers import access_log, containers, outcome, routes
+from parsers.durations import before
 from parsers.fields import Read
 from parsers.format import Format, TokenSemantics
 from parsers.json_heads import mostly
@@ -91,7 +92,7 @@ def _times(fields: Fields) -> dict[str, Read | pl.Expr]:
     latency, seconds = fields.number("latency"), fields.number("request_time")
     upstream = _milliseconds(fields.text("apisix_upstream_response_time"))
     spent = pl.coalesce(latency.value, seconds.value * 1000, upstream)
-    arrived = pl.coalesce(started.value, ended.value - access_log.milliseconds(spent))
+    arrived = pl.coalesce(started.value, before(ended.value, spent))
     return {"started_at": Read(arrived, ended.fault).needed("start_time"), "duration_ms": spent}
 
 

@@ -34,8 +34,6 @@ _COLUMNS = (
     *("ApimSubscriptionId", "TotalTime", "ResponseCode"),
 )
 _NEEDED = {"CorrelationId", "DeploymentName", "ModelName", "PromptTokens", "CompletionTokens"}
-# As the portal's export heads and writes it.
-_PORTAL_TIME, _PORTAL_PATTERN = "TimeGenerated [UTC]", "%m/%d/%Y, %I:%M:%S%.f %p"
 
 
 def _recognise(head: Head) -> bool:
@@ -45,8 +43,7 @@ def _recognise(head: Head) -> bool:
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     fields = Fields(frame)
     text, whole = fields.text, fields.whole
-    shown = fields.instant(_PORTAL_TIME, unit=_PORTAL_PATTERN)
-    at = fields.instant("TimeGenerated") if fields.has("TimeGenerated") else shown
+    at = azure.logged_at(fields, "TimeGenerated")
     prompt, generated, total = whole("PromptTokens"), whole("CompletionTokens"), whole("TotalTokens")
     status, model = whole("ResponseCode"), text("ModelName")
     code = pl.when(status.value.is_between(0, 999)).then(status.value)

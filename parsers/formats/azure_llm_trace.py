@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from parsers.fields import Fields
 from parsers.format import Format, TokenSemantics
 from parsers.records import REQUESTS
 from parsers.values import instant, read_fields, whole
@@ -35,23 +36,23 @@ def service_of(source: str) -> str | None:
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     at, context_tokens, generated = COLUMNS
+    cell = Fields(frame).raw
     read = read_fields(
         frame,
         {
             # Texts that name no zone are UTC.
-            "started_at": instant(pl.col(at), at, unit="iso").needed(at),
-            "input_tokens": whole(pl.col(context_tokens), context_tokens).needed(context_tokens),
-            "output_tokens": whole(pl.col(generated), generated).needed(generated),
+            "started_at": instant(cell(at), at, unit="iso").needed(at),
+            "input_tokens": whole(cell(context_tokens), context_tokens).needed(context_tokens),
+            "output_tokens": whole(cell(generated), generated).needed(generated),
         },
     )
     return read.drop("_flags").with_columns(
-        frame["source_line"],
+        # A second header: files put on end of one another.
+        frame.select("source_line", _other=cell(at).eq_missing(at)),
         project=pl.lit(service_of(context.source), dtype=pl.String),
         status=pl.lit("ok"),
         usage_origin=pl.lit("reported"),
         flags=pl.lit(["status_assumed"], dtype=pl.List(pl.String)),
-        # A second header: files put on end of one another.
-        _other=frame[at].eq_missing(at),
     )
 
 

@@ -24,7 +24,7 @@ _CATEGORY = "RequestResponse"
 # As the blob has them and as the table has them.
 _NAMES = {
     "category": ("category", "Category"),
-    "time": ("time", "TimeGenerated", "TimeGenerated [UTC]"),
+    "time": ("time", "TimeGenerated"),
     "id": ("correlationId", "CorrelationId"),
     "operation": ("operationName", "OperationName"),
     "status": ("resultSignature", "ResultSignature"),
@@ -78,7 +78,7 @@ def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
         return tuple(f"{bag}.{name}" for bag in _BAGS)
 
     received = fields.instant(*bag("requestTime"), unit="ticks")
-    at, ended = fields.instant(*_NAMES["time"]), fields.instant(*bag("responseTime"), unit="ticks")
+    at, ended = azure.logged_at(fields, *_NAMES["time"]), fields.instant(*bag("responseTime"), unit="ticks")
     started = pl.coalesce(received.value, at.value)
     http_status = fields.whole(*_NAMES["status"])
     code = pl.when(http_status.value.is_between(0, 999)).then(http_status.value)
@@ -127,6 +127,7 @@ FORMAT = Format(
     title="Azure OpenAI diagnostic log, JSON",
     written_by="Azure Monitor diagnostic settings of Azure OpenAI: storage blobs (PT1H.json)",
     target=REQUESTS,
+    hop="engine",
     container="json_lines",
     recognised_by="JSON objects with category RequestResponse, operationName and properties",
     recognise=_recognise,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from parsers import bodies, outcome
+from parsers.durations import before
 from parsers.format import Format, TokenSemantics
-from parsers.normalise import MAX_SPAN_MS
 from parsers.records import REQUESTS
 
 if TYPE_CHECKING:
@@ -64,9 +64,8 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     text = fields.text
     at, flags = bodies.started(fields, context)
     took = fields.number("metrics.latencyMs", "duration_ms", "latency_ms")
-    span = (took.value.clip(0, MAX_SPAN_MS) * 1000).round().cast(pl.Int64).cast(pl.Duration("us"))
     ended = fields.instant(f"{_META}.HTTPHeaders.date", unit=_HTTP_DATE).value
-    answered = ended - span.fill_null(pl.duration(microseconds=0))
+    answered = before(ended, took.value)
     has_date = (flags.list.len() > 0) & answered.is_not_null()
     counts = {column: fields.whole(*(f"usage.{name}" for name in names)) for column, names in _COUNTS.items()}
     written, hour = fields.whole(*(f"usage.{name}" for name in _WRITES)), _hour(fields)
@@ -114,6 +113,7 @@ FORMAT = Format(
     title="Bedrock Converse bodies",
     written_by="Clients and proxies that keep answers of Bedrock's Converse and ConverseStream",
     target=REQUESTS,
+    hop="client",
     container="json_lines",
     recognised_by="JSON objects that are or hold a usage object of inputTokens and outputTokens",
     recognise=_recognise,

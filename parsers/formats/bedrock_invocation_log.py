@@ -80,10 +80,13 @@ def _recognise(head: Head) -> bool:
     return mostly(head.objects, _is_record)
 
 
+_MESSAGES_AT = ("logEvents", "events", "message")
+
+
 def _recognise_events(head: Head) -> bool:
     """A batch may be larger than the head: its record's keys are looked for in the text, where they are escaped."""
     text = head.text
-    is_batch = text.lstrip().startswith("{") and ('"logEvents"' in text or '"events"' in text)
+    is_batch = text.lstrip()[:1] in ("{", "[") and any(f'"{name}"' in text for name in _MESSAGES_AT)
     return is_batch and "ModelInvocationLog" in text and '\\"schemaType\\"' in text
 
 
@@ -185,6 +188,7 @@ FORMAT = Format(
     title="AWS Bedrock model invocation log",
     written_by="AWS Bedrock: BedrockModelInvocationLogs in S3",
     target=REQUESTS,
+    hop="engine",
     container="json_lines",
     recognised_by="JSON objects with schemaType ModelInvocationLog, or modelId, requestId, operation and input",
     recognise=_recognise,
@@ -207,14 +211,14 @@ EVENTS_FORMAT = replace(
     FORMAT,
     name="bedrock_invocation_events",
     title="AWS Bedrock model invocation log, CloudWatch events",
-    written_by="CloudWatch Logs: subscriptions (logEvents) and filter-log-events or get-log-events (events)",
+    written_by="CloudWatch Logs: subscriptions (logEvents), filter-log-events or get-log-events (events), lone events",
     container="json_document",
-    recognised_by="JSON objects with logEvents or events whose messages are ModelInvocationLog records",
+    recognised_by="JSON objects with logEvents, events or a message, where messages are ModelInvocationLog records",
     recognise=_recognise_events,
-    structure={name: [{"message": "VARCHAR"}] for name in ("logEvents", "events")},
+    structure={"message": "VARCHAR", **{name: [{"message": "VARCHAR"}] for name in ("logEvents", "events")}},
     records=(
         f"SELECT {selected(list(_STRUCTURE), {})} FROM (SELECT unnest({_MESSAGE}) FROM "
-        "(SELECT unnest(coalesce(logEvents, events)) AS event FROM document))"
+        "(SELECT unnest(coalesce(logEvents, events, [{'message': message}])) AS event FROM document))"
     ),
     priority=1,
 )

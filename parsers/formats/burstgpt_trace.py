@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from parsers.fields import Fields
 from parsers.format import Format, TokenSemantics
 from parsers.records import REQUESTS
-from parsers.values import NO_TEXT, number, present, read_fields, relative_origin, since, whole
+from parsers.values import number, present, read_fields, relative_origin, since, whole
 
 if TYPE_CHECKING:
     from parsers.format import Context, Head
@@ -25,17 +26,15 @@ def _recognise(head: Head) -> bool:
 
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
-    def cell(name: str) -> pl.Expr:
-        return pl.col(name) if name in frame.columns else NO_TEXT
-
+    cell = Fields(frame).raw
     at, request, response = COLUMNS
     origin = relative_origin(context)
     read = read_fields(
         frame,
         {
-            "started_at": since(pl.col(at), at, "s", origin).needed(at),
-            "input_tokens": whole(pl.col(request), request).needed(request),
-            "output_tokens": whole(pl.col(response), response).needed(response),
+            "started_at": since(cell(at), at, "s", origin).needed(at),
+            "input_tokens": whole(cell(request), request).needed(request),
+            "output_tokens": whole(cell(response), response).needed(response),
             "duration_ms": number(cell("Elapsed time"), "Elapsed time", factor=1000),
         },
     )
@@ -49,7 +48,7 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
                 pl.concat_list(present(cell("Log Type")))
             ),
             # A second header: files put on end of one another.
-            _other=pl.col(at).eq_missing(at),
+            _other=cell(at).eq_missing(at),
         ),
         status=pl.when(failed).then(pl.lit("error")).otherwise(pl.lit("ok")),
         usage_origin=pl.lit("reported"),

@@ -163,6 +163,7 @@ FORMAT = Format(
     title="Codex CLI rollout",
     written_by="Codex CLI: sessions/YYYY/MM/DD/rollout-*.jsonl, archived_sessions",
     target=REQUESTS,
+    hop="client",
     container="json_lines",
     recognised_by="JSON objects with type session_meta, turn_context, event_msg or response_item, and payload",
     recognise=_recognise,

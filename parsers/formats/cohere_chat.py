@@ -86,6 +86,7 @@ FORMAT = Format(
     title="Cohere bodies",
     written_by="Clients and proxies that keep response bodies of Cohere's chat, embed and rerank",
     target=REQUESTS,
+    hop="client",
     container="json_lines",
     recognised_by="JSON objects that are or hold usage or meta with billed_units or tokens",
     recognise=_recognise,

@@ -116,6 +116,7 @@ FORMAT = Format(
     title="DashScope bodies",
     written_by="Clients and proxies that keep answers of DashScope's (Alibaba Model Studio's) native API",
     target=REQUESTS,
+    hop="client",
     container="json_lines",
     recognised_by="JSON objects that are or hold request_id, output (an object) and usage, or request_id and code",
     recognise=_recognise,

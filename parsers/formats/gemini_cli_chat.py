@@ -99,6 +99,7 @@ FORMAT = Format(
     title="Gemini CLI session",
     written_by="Gemini CLI: tmp/<project>/chats/session-*.json",
     target=REQUESTS,
+    hop="client",
     container="json_document",
     recognised_by="a JSON object with sessionId, projectHash, startTime and messages",
     recognise=_recognise_document,

@@ -15,6 +15,7 @@ from parsers import bodies, outcome
 from parsers.fields import Fields
 from parsers.format import Format, TokenSemantics
 from parsers.records import REQUESTS
+from parsers.twins import container_log_twin
 
 if TYPE_CHECKING:
     from parsers.fields import Read
@@ -42,12 +43,14 @@ _USAGE = {
     **{name: _BY_MODALITY for names in _DETAILS.values() for name in names},
 }
 _AT = ("usageMetadata", "usage_metadata")
+STATED = tuple(f"{at}.{name}" for at in _AT for name in (*_COUNTS["prompt"], *_COUNTS["total"]))
+"""Fields of which every body has one."""
 _NAMES = {
     "id": ("responseId", "response_id"),
     "model": ("modelVersion", "model_version"),
     "time": ("createTime", "create_time"),
 }
-_BODY = {
+BODY = {
     **dict.fromkeys((name for names in _NAMES.values() for name in names), "VARCHAR"),
     "model": "VARCHAR",
     "candidates": [{"finishReason": "VARCHAR", "finish_reason": "VARCHAR"}],
@@ -56,10 +59,11 @@ _BODY = {
     "error": "JSON",
     **dict.fromkeys(_AT, _USAGE),
 }
-_STRUCTURE, _EMBEDDED = bodies.structure(_BODY)
+_STRUCTURE, _EMBEDDED = bodies.structure(BODY)
 
 
-def _is_body(item: dict[str, Any]) -> bool:
+def is_body(item: dict[str, Any]) -> bool:
+    """A body with counts; embeddings state a prompt alone."""
     for name in _AT:
         stated = item.get(name)
         if isinstance(stated, dict) and set(_COUNTS["prompt"] + _COUNTS["total"]) & stated.keys():
@@ -68,11 +72,14 @@ def _is_body(item: dict[str, Any]) -> bool:
 
 
 def _recognise(head: Head) -> bool:
-    return bodies.recognise(head, _is_body)
+    """Among bodies of other APIs they are `openai_usage`'s, which reads all three."""
+    return bodies.recognise(head, is_body) and not bodies.is_mixed(
+        head, lambda body: isinstance(body.get("usage"), dict)
+    )
 
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
-    fields = bodies.lifted(frame, _BODY)
+    fields = bodies.lifted(frame, BODY)
     text = fields.text
     started, flags = bodies.started(fields, context, *_NAMES["time"])
     counts = {key: _stated(fields, names) for key, names in _COUNTS.items()}
@@ -157,6 +164,7 @@ FORMAT = Format(
     title="Gemini generateContent bodies",
     written_by="Clients and proxies that keep response bodies of Gemini or Vertex AI; results of batches",
     target=REQUESTS,
+    hop="client",
     container="json_lines",
     recognised_by="JSON objects that are or hold a body with usageMetadata (or usage_metadata) of token counts",
     recognise=_recognise,
@@ -173,3 +181,5 @@ FORMAT = Format(
         "The requested model is only in the URL, if the line has one. A cache's storage is in no field.",
     ),
 )
+
+CONTAINER_LOG_FORMAT = container_log_twin(FORMAT)

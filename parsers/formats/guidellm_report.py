@@ -102,6 +102,7 @@ FORMAT = Format(
     title="GuideLLM report",
     written_by="guidellm benchmark: benchmarks.json",
     target=REQUESTS,
+    hop="client",
     container="json_document",
     recognised_by="a JSON object with benchmarks and GuideLLM's version or type names",
     recognise=_recognise,

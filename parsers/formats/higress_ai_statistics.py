@@ -32,7 +32,15 @@ _AI_LOG = (
     *("input_token_details", "output_token_details", "response_type"),
     *("llm_first_token_duration", "llm_service_duration"),
 )
-_DETAILS = {"cached_tokens": "input_token_details", "reasoning_tokens": "output_token_details"}
+_READS = ("cached_tokens", "cache_read_input_tokens", "cached_content_token_count", "prompt_cache_hit_tokens")
+_WRITES = ("cache_creation_input_tokens", "cache_write_tokens")
+_REASONING = ("reasoning_tokens", "thoughts_token_count")
+_OF_TOOLS = "tool_use_prompt_token_count"
+_DETAILS = {
+    **dict.fromkeys((*_READS, *_WRITES, _OF_TOOLS), "input_token_details"),
+    **dict.fromkeys(_REASONING, "output_token_details"),
+}
+_NO_MODEL = r"(?i)^unknown$"
 _STRUCTURE: Structure = {
     "ai_log": "VARCHAR",
     **dict.fromkeys((*_TIMES, *_OF_ENVOY, *_FIRST_SHAPE), "VARCHAR"),
@@ -81,8 +89,9 @@ def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
     count = fields.whole("ai_log.input_token", "input_token")
     prompt = Read(count.value, pl.when(is_damaged).then(pl.lit("ai_log is not JSON")).otherwise(count.fault))
     completion = fields.whole("ai_log.output_token", "output_token")
-    cached, reasoning = (
-        fields.whole(f"ai_log.{name}", f"details.{name}") for name in ("cached_tokens", "reasoning_tokens")
+    cached, written, reasoning, of_tools = (
+        fields.whole(*(f"{at}.{name}" for name in names for at in ("ai_log", "details")))
+        for names in (_READS, _WRITES, _REASONING, (_OF_TOOLS,))
     )
     started, path = fields.instant(*_TIMES).needed("start_time"), text("path")
     model, answer = text("ai_log.model", "model"), text("ai_log.response_type")
@@ -110,14 +119,15 @@ def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
         user=text("ai_log.consumer"),
         gateway=pl.lit("higress"),
         provider=text("upstream_cluster").str.extract(_CLUSTER),
-        model_served=model,
+        model_served=pl.when(~model.str.contains(_NO_MODEL)).then(model),
         operation=routes.operation(path),
         endpoint=routes.endpoint(path),
         stream=stream,
         instance=text("route_name"),
-        input_tokens=prompt,
+        input_tokens=Read(prompt.value + of_tools.value.fill_null(0), prompt.fault),
         output_tokens=completion,
         cache_read_tokens=cached,
+        cache_write_5m_tokens=written,
         reasoning_tokens=reasoning,
         _total_tokens=fields.whole("ai_log.total_token"),
         **access_log.envoy_outcome(fields),
@@ -136,10 +146,11 @@ FORMAT = Format(
     map=_map,
     structure=_STRUCTURE,
     semantics=TokenSemantics(
-        cache_read="inside", cache_write="absent", reasoning="inside", clock="utc", retries="hidden"
+        cache_read="inside", cache_write="inside", reasoning="inside", clock="utc", retries="hidden"
     ),
     traps=(
         "Every value is text, and ai_log is JSON in a string; one that was cut off is rejected.",
+        "input_token has the cached tokens or, in newer versions and of Anthropic, lacks them: the total tells.",
         "reasoning_tokens above output_token are unknown: the plugin's own documentation has such a line.",
         "A collector's copy may have neither id nor path: the session and the time identify it.",
         "llm_service_duration is the time of the model, duration that of the whole request.",

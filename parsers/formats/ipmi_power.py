@@ -60,9 +60,8 @@ def _finish(context: Context) -> pl.DataFrame:
         .when(device.str.contains(_SUPPLY)).then(2)
     )  # fmt: skip
     ranked = found.with_columns(rank=rank)
-    best = ranked["rank"].min()
     # One boundary only: the host's total, else its supplies; fans, CPUs and GPUs are parts of either.
-    chosen = ranked.filter(pl.col("device").is_null() | (pl.col("rank") == best))
+    chosen = ranked.filter(pl.col("device").is_null() | (pl.col("rank") == pl.col("rank").min()))
     samples = chosen.select(
         "source_line",
         "stamp",

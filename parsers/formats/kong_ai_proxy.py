@@ -108,7 +108,7 @@ def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
         model_served=_model(text("section.meta.response_model")),
         operation=access_log.known_operation(path),
         endpoint=routes.endpoint(path),
-        stream=pl.when(mode.is_not_null()).then(mode == "stream"),
+        stream=mode.str.starts_with("stream"),
         instance=text("service.name", "route.name"),
         input_tokens=prompt,
         output_tokens=completion,
@@ -119,7 +119,8 @@ def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
         cost_reported=pl.when(cost.value != 0).then(cost.value),
         cost_currency=pl.when(cost.value != 0).then(pl.lit("USD")),
         flags=flag_list({"other_calls_not_read": has_others}),
-        other=answered.is_null(),
+        # A request that the gateway itself turned away has no section of AI.
+        other=answered.is_null() & ~access_log.is_call(path, text("request.method")),
     )
 
 

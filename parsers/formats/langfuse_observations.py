@@ -22,6 +22,8 @@ from parsers.records import REQUESTS
 from parsers.twins import csv_twin, pages_twin
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from parsers.format import Context, Head, Structure
 
 _PLAIN = (
@@ -29,7 +31,7 @@ _PLAIN = (
     *("endTime", "completionStartTime", "parentObservationId", "statusMessage", "calculatedTotalCost"),
     *("updatedAt", "totalCost", "trace_id", "project_id", "session_id", "user_id", "start_time", "end_time"),
     *("completion_start_time", "parent_observation_id", "status_message", "provided_model_name"),
-    *("total_cost", "event_ts", "updated_at", "is_deleted"),
+    *("total_cost", "event_ts", "updated_at", "is_deleted", "timeToFirstToken", "time_to_first_token"),
 )
 _MAPS = ("usageDetails", "usage_details", "provided_usage_details", "usage")
 _COSTS = ("costDetails", "cost_details")
@@ -53,7 +55,9 @@ def _recognise(head: Head) -> bool:
 
 
 def _recognise_csv(head: Head) -> bool:
-    return set(head.csv_header) >= _CAMEL or set(head.csv_header) >= _SNAKE
+    """The columns of a table are the reader's choice; a header can't be taken for a prompt's text."""
+    header = {*head.csv_header, "parentObservationId", "parent_observation_id"}
+    return "level" in header and (header >= _CAMEL or header >= _SNAKE)
 
 
 def _recognise_pages(head: Head) -> bool:
@@ -74,7 +78,10 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     )
     started = instant("startTime", "start_time").needed("startTime")
     ended, first = instant("endTime", "end_time"), instant("completionStartTime", "completion_start_time")
-    version = instant("event_ts", "updatedAt", "updated_at")
+    ttft_s, version = (
+        fields.number("timeToFirstToken", "time_to_first_token"),
+        instant("event_ts", "updatedAt", "updated_at"),
+    )
     kind, trace, own = text("type").str.to_uppercase(), text("traceId", "trace_id"), text("id")
     has_usage = usage.input.is_not_null() | usage.output.is_not_null()
     message = fields.raw("statusMessage", "status_message")
@@ -93,7 +100,8 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         started_at=started,
         ended_at=ended,
         first_token_at=first,
-        stream=pl.when(first.value.is_not_null()).then(pl.lit(value=True)),
+        ttft_ms=ttft_s.value * 1000,
+        stream=pl.when(first.value.is_not_null() | ttft_s.value.is_not_null()).then(pl.lit(value=True)),
         model_served=text("model", "provided_model_name"),
         operation=pl.when(kind == "EMBEDDING").then(pl.lit("embedding")).otherwise(pl.lit("chat")),
         input_tokens=Read(usage.input, usage.fault),
@@ -134,7 +142,7 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     return run_trees.hold(rows, runs, context)
 
 
-def _finish(context: Context) -> pl.DataFrame:
+def _finish(context: Context) -> Iterator[pl.DataFrame]:
     return run_trees.finish(context, REQUESTS)
 
 
@@ -143,6 +151,7 @@ FORMAT = Format(
     title="Langfuse observations, JSON",
     written_by="Langfuse: UI export, blob storage export, dumps of the ClickHouse table `observations`",
     target=REQUESTS,
+    hop="client",
     container="json_lines",
     recognised_by="JSON objects with id, type, traceId, startTime and parentObservationId (or in snake_case)",
     recognise=_recognise,

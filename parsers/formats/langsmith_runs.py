@@ -20,6 +20,8 @@ from parsers.records import REQUESTS
 from parsers.twins import csv_twin, pages_twin
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from parsers.format import Context, Head, Structure
 
 _COLUMNS = (
@@ -196,7 +198,7 @@ def _recognise_parquet(head: Head) -> bool:
     )
 
 
-def _finish(context: Context) -> pl.DataFrame:
+def _finish(context: Context) -> Iterator[pl.DataFrame]:
     return run_trees.finish(context, REQUESTS)
 
 
@@ -218,6 +220,7 @@ FORMAT = Format(
     title="LangSmith runs, JSON",
     written_by="LangSmith: runs as the SDK (list_runs) and the API give them",
     target=REQUESTS,
+    hop="client",
     container="json_lines",
     recognised_by="JSON objects with id, run_type and start_time",
     recognise=_recognise,

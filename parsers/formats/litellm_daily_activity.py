@@ -19,7 +19,7 @@ from parsers.records import USAGE_BUCKETS
 if TYPE_CHECKING:
     from parsers.format import Context, Head
 
-_BEGIN = re.compile(r'\s*\[?\s*\{\s*"(?:results|metadata)"\s*:')
+_BEGIN = re.compile(r'\s*+\[?\s*+\{\s*+"(?:results|metadata)"\s*:')
 _METRICS = (
     *("spend", "prompt_tokens", "completion_tokens", "cache_read_input_tokens"),
     *("cache_creation_input_tokens", "failed_requests", "api_requests"),

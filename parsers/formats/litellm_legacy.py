@@ -65,6 +65,7 @@ def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
         counts=usage.counts(fields, ("usage",)),
         times=times,
         is_stream=pl.lit(value=False),
+        address=pl.lit(None, pl.String),
     )
     common = litellm.common(known)
     del common["started_at"]

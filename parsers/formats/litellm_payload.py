@@ -19,7 +19,7 @@ from parsers.fields import Fields, first_fault
 from parsers.format import Format, TokenSemantics
 from parsers.json_heads import mostly
 from parsers.records import REQUESTS
-from parsers.twins import pages_twin
+from parsers.twins import container_log_twin, pages_twin
 from parsers.usage import USAGE
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 STRUCTURE = {
     "id": "VARCHAR",
     "litellm_call_id": "VARCHAR",
+    "call_id": "VARCHAR",
     "trace_id": "VARCHAR",
     "session_id": "VARCHAR",
     "call_type": "VARCHAR",
@@ -57,6 +58,7 @@ STRUCTURE = {
         "user_api_key_project_id": "VARCHAR",
         "user_api_key_user_id": "VARCHAR",
         "user_api_key_end_user_id": "VARCHAR",
+        "user_api_key_request_route": "VARCHAR",
         "usage_object": USAGE,
     },
     "hidden_params": {"usage_object": USAGE},
@@ -100,10 +102,11 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         status=status,
         call_type=text("call_type"),
         request_id=text("id"),
-        call_id=text("litellm_call_id"),
+        call_id=text("litellm_call_id", "call_id"),
         counts=counts,
         times=times,
         is_stream=streamed,
+        address=text("metadata.user_api_key_request_route", "api_base"),
     )
     rows = fields.frame.select(
         "source_line",
@@ -133,9 +136,14 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         cost_reported=cost.value,
         _cache_outside=is_outside,
         _reject=first_fault([times.started, *counts.readings, times.ended, cost]),
-        _other=litellm.is_bridged(known),
+        _other=litellm.is_bridged(known) | ~_is_payload(fields),
     )
     return _with_prompt(litellm.with_safe_key(rows, context), fields, context)
+
+
+def _is_payload(fields: Fields) -> pl.Expr:
+    """Whether a record is one: the proxy's own messages stand between them where both go to the console."""
+    return fields.raw("call_type", "startTime", "prompt_tokens").is_not_null()
 
 
 def _finish_reason(fields: Fields) -> pl.Expr:
@@ -188,6 +196,8 @@ FORMAT = Format(
     ),
     priority=0,
 )
+
+CONTAINER_LOG_FORMAT = container_log_twin(FORMAT)
 
 BATCH_FORMAT = pages_twin(
     FORMAT,

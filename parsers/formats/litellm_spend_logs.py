@@ -15,7 +15,7 @@ import polars as pl
 from parsers import litellm, usage
 from parsers.fields import Fields, first_fault
 from parsers.format import Format, TokenSemantics
-from parsers.json_heads import mostly
+from parsers.json_heads import is_page, mostly
 from parsers.records import REQUESTS
 from parsers.twins import csv_twin, pages_twin
 from parsers.usage import USAGE
@@ -64,6 +64,8 @@ _COLUMNS = (
     "status",
 )
 _USAGE_OBJECTS = ("metadata.usage_object", "metadata.additional_usage_values")
+# The proxy's pages; exports of DBeaver and Navicat
+_PLACES = ("data", "LiteLLM_SpendLogs", "RECORDS")
 _NEEDED = {"request_id", "call_type", "spend", "prompt_tokens", "completion_tokens", "startTime"}
 
 
@@ -73,8 +75,8 @@ def _recognise_json(head: Head) -> bool:
 
 def _recognise_pages(head: Head) -> bool:
     """A page may be larger than the head: the keys are looked for in its text."""
-    keys = all(f'"{name}"' in head.text for name in ("data", *_NEEDED))
-    return keys and head.text.lstrip().startswith("{") and not _recognise_json(head)
+    is_held = any(is_page(head, (place, *_NEEDED)) for place in _PLACES)
+    return is_held and not _recognise_json(head)
 
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
@@ -98,6 +100,7 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         counts=counts,
         times=times,
         is_stream=streamed,
+        address=text("api_base"),
     )
     rows = fields.frame.select(
         "source_line",
@@ -160,8 +163,8 @@ PAGES_FORMAT = pages_twin(
     FORMAT,
     name="litellm_spend_log_pages",
     title="LiteLLM SpendLogs pages",
-    written_by="LiteLLM proxy: answers of /spend/logs/ui and /spend/logs/v2",
-    recognised_by="JSON objects whose data holds rows with request_id, call_type, spend and startTime",
+    written_by="LiteLLM proxy: answers of /spend/logs/ui and /spend/logs/v2; exports of database tools",
+    recognised_by="JSON objects whose data (or table) holds rows with request_id, call_type, spend and startTime",
     recognise=_recognise_pages,
-    at=("data",),
+    at=_PLACES,
 )

@@ -1,6 +1,6 @@
 """llama.cpp's answers: response bodies and final stream chunks with `timings`, one JSON object per line.
 
-Covers the native `/completion` and the OpenAI-style routes of llama-server. The timings are the engine's
+Covers the native `/completion` and the OpenAI-style and Anthropic-style routes of llama-server. The timings are the engine's
 own and say more than `usage`: what was reused and what was computed, and how long each took.
 """
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from parsers.clock import flag_list
+from parsers.durations import before
 from parsers.fields import Fields, first_fault
 from parsers.format import Format, TokenSemantics
 from parsers.records import REQUESTS
@@ -19,10 +20,16 @@ if TYPE_CHECKING:
     from parsers.format import Context, Head
 
 _TIMES = ("created", "timestamp", "time", "ts")
-_OPERATIONS = {"chat.completion": "chat", "chat.completion.chunk": "chat", "text_completion": "completion"}
+_OPERATIONS = {
+    "chat.completion": "chat",
+    "chat.completion.chunk": "chat",
+    "text_completion": "completion",
+    "message": "chat",
+}
 _REASONS = {"limit": "length", "eos": "stop", "word": "stop"}
 STRUCTURE = {
-    **dict.fromkeys(("id", "object", "model", "id_slot", "stop", "stop_type", "content"), "VARCHAR"),
+    **dict.fromkeys(("id", "object", "type", "model", "id_slot", "stop", "stop_type"), "VARCHAR"),
+    **dict.fromkeys(("stop_reason", "content"), "VARCHAR"),
     **dict.fromkeys(_TIMES, "VARCHAR"),
     **dict.fromkeys(("tokens_evaluated", "tokens_predicted"), "VARCHAR"),
     "choices": [{"finish_reason": "VARCHAR"}],
@@ -49,17 +56,16 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     output = fields.whole("timings.predicted_n", "usage.completion_tokens", "tokens_predicted")
     prompt_ms, output_ms = fields.number("timings.prompt_ms"), fields.number("timings.predicted_ms")
     ended = fields.instant(*_TIMES).needed("created")
-    working_ms = (prompt_ms.value + output_ms.value).clip(lower_bound=0, upper_bound=1e12)
-    working = (working_ms * 1000).round().cast(pl.Int64).cast(pl.Duration("us"))
+    working_ms = prompt_ms.value + output_ms.value
     whole = pl.coalesce(cached.value + computed.value, stated.value)
-    kind, reason = text("object"), text("stop_type")
+    kind, reason = text("object", "type"), text("stop_type", "stop_reason")
     # Chunks of a stream that are not its last one (timings_per_token) state what the last one sums up.
     is_part = (text("stop").str.to_lowercase() == "false").fill_null(value=False) | _is_open(fields)
     return fields.frame.select(
         "source_line",
         request_id=text("id"),
         record_key=pl.concat_str(text("id"), pl.lit("llamacpp"), separator="|"),
-        started_at=ended.value - working.fill_null(pl.duration(microseconds=0)),
+        started_at=before(ended.value, working_ms),
         ended_at=ended.value,
         ttft_ms=prompt_ms.value,
         duration_ms=working_ms.round(6),
@@ -103,6 +109,7 @@ FORMAT = Format(
     title="llama.cpp response timings",
     written_by="Clients and proxies that keep response bodies or final stream chunks of llama-server",
     target=REQUESTS,
+    hop="client",
     container="json_lines",
     recognised_by="JSON objects with timings of prompt_n and predicted_n, and an id, content or choices",
     recognise=_recognise,

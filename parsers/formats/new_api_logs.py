@@ -1,6 +1,7 @@
 """Rows of the table `logs` of one-api and new-api: JSON lines or arrays, CSV dumps, pages of `GET /api/log/`.
 
-Both products and their forks write one table; new-api adds `use_time` and `other`, JSON inside a string.
+Both products and their forks write one table; new-api adds `use_time` and `other`, JSON inside a string; forks of
+one-api (one-hub, Laisky's) add `metadata`, the same.
 Rows that are no upstream call are counted as other. What counts include is decided by the row: see `traps`.
 """
 
@@ -23,18 +24,32 @@ _QUOTA_PER_USD = 500_000
 _COLUMNS = (
     *("id", "request_id", "upstream_request_id", "created_at", "type", "content", "username"),
     *("user_id", "group", "token_name", "model_name", "quota", "prompt_tokens", "completion_tokens"),
-    *("channel", "channel_id", "channel_name", "use_time", "elapsed_time", "is_stream"),
+    *("channel", "channel_id", "channel_name", "use_time", "elapsed_time", "request_time", "is_stream"),
+    *("trace_id", "cached_prompt_tokens"),
 )
 _OTHER = (
     *("cache_tokens", "cache_write_tokens", "cache_creation_tokens", "cache_creation_tokens_5m"),
     *("cache_creation_tokens_1h", "input_tokens_total", "audio_input", "audio_output", "claude"),
+    *("audio_input_token_count", "image_output"),
     *("usage_semantic", "frt", "is_model_mapped", "upstream_model_name", "request_path"),
     *("actual_quota", "error_type", "error_code", "status_code"),
 )
-_STRUCTURE: Structure = {**dict.fromkeys(_COLUMNS, "VARCHAR"), "other": "JSON"}
-_EMBEDDED: dict[str, Structure] = {
-    "other": {**dict.fromkeys(_OTHER, "VARCHAR"), "admin_info": {"local_count_tokens": "VARCHAR"}}
+_METADATA: Structure = {
+    **dict.fromkeys(("cached_tokens", "cached_read_tokens", "cached_write_tokens"), "VARCHAR"),
+    **dict.fromkeys(("input_audio_tokens", "output_audio_tokens"), "VARCHAR"),
+    "cache_write_tokens": dict.fromkeys(("ephemeral_5m", "ephemeral_1h"), "VARCHAR"),
 }
+_STRUCTURE: Structure = {**dict.fromkeys(_COLUMNS, "VARCHAR"), "other": "JSON", "metadata": "JSON"}
+_EMBEDDED: dict[str, Structure] = {
+    "other": {
+        **dict.fromkeys(_OTHER, "VARCHAR"),
+        "admin_info": {"local_count_tokens": "VARCHAR"},
+        "stream_status": {"end_reason": "VARCHAR"},
+    },
+    "metadata": _METADATA,
+}
+# one-api's page, new-api's page, one-hub's page; Navicat's, DBeaver's and phpMyAdmin's (as the first) exports
+_PLACES = ("data", "data.items", "data.data", "RECORDS", "logs", "items")
 _NEEDED = {"created_at", "type", "model_name", "quota", "prompt_tokens", "completion_tokens"}
 
 
@@ -44,8 +59,9 @@ def _recognise_rows(head: Head) -> bool:
 
 def _recognise_pages(head: Head) -> bool:
     """A page may be larger than the head: the keys are looked for in its text."""
-    keys = all(f'"{name}"' in head.text for name in ("success", "data", *_NEEDED))
-    return keys and head.text.lstrip().startswith("{") and not _recognise_rows(head)
+    keys = all(f'"{name}"' in head.text for name in _NEEDED)
+    is_held = any(f'"{path.split(".")[0]}"' in head.text for path in _PLACES)
+    return keys and is_held and head.text.lstrip()[:1] in ("{", "[") and not _recognise_rows(head)
 
 
 def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
@@ -58,14 +74,22 @@ def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
     reads = {
         "input_tokens": whole("prompt_tokens"),
         "output_tokens": whole("completion_tokens"),
-        "cache_read_tokens": whole("other.cache_tokens"),
-        "audio_input_tokens": whole("other.audio_input"),
-        "audio_output_tokens": whole("other.audio_output"),
+        "cache_read_tokens": whole(
+            *("other.cache_tokens", "cached_prompt_tokens"),
+            *("metadata.cached_tokens", "metadata.cached_read_tokens"),
+        ),
+        "audio_input_tokens": whole(
+            "other.audio_input", "other.audio_input_token_count", "metadata.input_audio_tokens"
+        ),
+        "audio_output_tokens": whole("other.audio_output", "metadata.output_audio_tokens"),
+        # In spite of its name: the images of the prompt.
+        "image_input_tokens": whole("other.image_output"),
     }
     counts = {name: read.value for name, read in reads.items()} | written
     counts["input_tokens"] = pl.coalesce(whole_input.value, counts["input_tokens"])
     nothing = pl.sum_horizontal(counts.values()) == 0
     failed = new_api.is_failed(fields, kind.value)
+    ended_by, gone, broken = new_api.stream_end(fields)
     is_test = (kind.value == new_api.ERROR) & new_api.is_one_api(fields)
     is_guess = failed | new_api.truth(text("other.admin_info.local_count_tokens"))
     is_claude = new_api.truth(text("other.claude")) | (text("other.usage_semantic") == "anthropic")
@@ -74,6 +98,7 @@ def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
         request_id=new_api.request_id(fields, failed),
         record_key=new_api.record_key(fields, failed),
         call_id=text("request_id"),
+        trace_id=text("trace_id"),
         **times,
         user=text("username", "user_id"),
         team=text("group"),
@@ -87,15 +112,22 @@ def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
         operation=routes.operation(text("other.request_path")),
         endpoint=routes.endpoint(text("other.request_path")),
         stream=new_api.truth(text("is_stream")),
-        instance=text("channel_name", "channel", "channel_id"),
+        instance=text("channel_name", "channel_id", "channel"),
         **{name: pl.when(~nothing).then(count) for name, count in counts.items()},
         _cache_outside=pl.when(whole_input.value.is_not_null())
         .then(pl.lit(value=False))
         .when(is_claude)
         .then(pl.lit(value=True)),
-        status=pl.when(failed).then(pl.lit("error")).otherwise(pl.lit("ok")),
-        http_status=pl.when(failed).then(http_status.value).otherwise(200),
-        error_kind=pl.when(failed).then(text("other.error_code", "other.error_type").fill_null("unknown")),
+        status=pl.when(gone)
+        .then(pl.lit("cancelled"))
+        .when(failed | broken)
+        .then(pl.lit("error"))
+        .otherwise(pl.lit("ok")),
+        http_status=pl.when(~failed).then(200).when(http_status.value >= 100).then(http_status.value),  # noqa: PLR2004
+        error_kind=pl.when(failed)
+        .then(text("other.error_code", "other.error_type").fill_null("unknown"))
+        .when(gone | broken)
+        .then(ended_by),
         cost_reported=quota.value / _QUOTA_PER_USD,
         cost_currency=pl.lit("USD"),
         usage_origin=pl.when(nothing)
@@ -127,6 +159,8 @@ FORMAT = Format(
         "other.input_tokens_total, where it is there, is the whole input whatever the row is marked.",
         "created_at is the end of the call; use_time is cut to whole seconds, elapsed_time is ms.",
         "frt (ms to the first token) of -1000 means none.",
+        "A stream that broke off (stream_status) is a row of type 2: an error, or cancelled if the client left.",
+        "image_output counts the images of the prompt.",
         "use_time and frt of a retried call count from the client's call, failed attempts included.",
         "Each failed attempt is a row of type 5 with the request_id of the one that was served.",
         "Type 5 of one-api is a channel's test (tag channel_test); new-api's tests look like any call.",
@@ -149,9 +183,8 @@ PAGES_FORMAT = pages_twin(
     FORMAT,
     name="new_api_log_pages",
     title="one-api and new-api log pages",
-    written_by="one-api, new-api and forks: answers of GET /api/log/ and /api/log/self",
-    recognised_by="JSON objects with success and data that holds log rows",
+    written_by="one-api, new-api and forks: answers of GET /api/log/ and /api/log/self; exports of database tools",
+    recognised_by=f"JSON objects that hold log rows under {', '.join(_PLACES)}",
     recognise=_recognise_pages,
-    # one-api's page, new-api's page
-    at=("data", "data.items"),
+    at=_PLACES,
 )

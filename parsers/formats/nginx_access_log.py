@@ -13,6 +13,7 @@ import polars as pl
 
 from parsers import access_log, containers, outcome, routes
 from parsers.clock import flag_list
+from parsers.durations import before
 from parsers.fields import Read
 from parsers.format import Format, TokenSemantics
 from parsers.records import REQUESTS
@@ -26,7 +27,7 @@ _INGRESS = (
 )
 _TRAEFIK = r' \d+ "(?P<router>[^"]*)" "(?P<server>[^"]*)" (?P<traefik_ms>\d+)ms'
 _LINE = rf'{access_log.COMBINED}(?: "[^"]*" "[^"]*")?(?:{_INGRESS}|{_TRAEFIK})?'
-_CALL = re.compile(rf'\[[^\]]+\] (?:\S+ )?"[A-Z]+ [^" ?]*?(?:{access_log.CALL_ROUTE})[^"]*" \d{{3}} ')
+_CALL = re.compile(rf'\[[^\]\[]+\] (?:\S+ )?"[A-Z]+ [^" ?]*?(?:{access_log.CALL_ROUTE})[^"]*" \d{{3}} ')
 _BEGINS = re.compile(access_log.COMBINED)
 _OF_APISIX = re.compile(r'"(?:ai_chat|ai_stream|traditional_http)" +"')
 
@@ -47,7 +48,7 @@ def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
     seconds, traefik = fields.number("request_time", "ingress_time"), fields.number("traefik_ms")
     spent = pl.coalesce(seconds.value * 1000, traefik.value)
     http_status, request_id = fields.whole("status"), text("request_id")
-    started = ended.value - access_log.milliseconds(spent)
+    started = before(ended.value, spent)
     return fields.rows(
         request_id=request_id,
         record_key=pl.concat_str([request_id, ended.value.dt.timestamp("us")], separator="|"),
@@ -74,6 +75,7 @@ FORMAT = Format(
     title="Access log of nginx, ingress-nginx or Traefik, text",
     written_by="nginx (combined), ingress-nginx and Traefik (common) with their default formats, before model APIs",
     target=REQUESTS,
+    hop="proxy",
     container="text",
     recognised_by="lines of the combined format with a request of a model's API",
     recognise=_recognise,

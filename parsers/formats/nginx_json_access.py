@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from parsers import access_log, outcome, routes, usage
+from parsers.durations import before
 from parsers.fields import Read
 from parsers.format import Format, TokenSemantics
 from parsers.json_heads import mostly
@@ -63,7 +64,7 @@ def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
     method = pl.coalesce(text("request_method", "method"), line.str.extract(_REQUEST_LINE, 1))
     path = routes.endpoint(pl.coalesce(text(*_PATHS), line.str.extract(_REQUEST_LINE, 2)))
     ended, spent = access_log.logged_at(fields, *_TIMES), fields.number(*_SPENT)
-    arrived = ended.value - access_log.milliseconds(spent.value * 1000)
+    arrived = before(ended.value, spent.value * 1000)
     counts = usage.counts(fields, ("usage",))
     cached, reasoning = fields.whole("cached_tokens"), fields.whole("reasoning_tokens")
     http_status, cost = fields.whole("status"), fields.money("litellm_response_cost")
@@ -107,6 +108,7 @@ FORMAT = Format(
     title="nginx access log, JSON",
     written_by="nginx, OpenResty and their ingress controllers with a JSON log_format, before model APIs",
     target=REQUESTS,
+    hop="proxy",
     container="json_lines",
     recognised_by="JSON objects with status and request_time (or sizes), and routes of model APIs among them",
     recognise=_recognise,

@@ -130,6 +130,7 @@ def _told(lines: pl.DataFrame, context: Context) -> pl.DataFrame:
 
 
 _SAID = ("prompt", "slot_used", "reused", "computed", "output")
+_OF_EVENTS = ("source_line", "operation", "http", "took_ms", "task", "prompt_ms", "output_ms", *_SAID)
 _USAGE = {
     **dict.fromkeys(("source_line", "input_n", "cached_n", "output_n"), pl.Int64),
     "ttft_ms": pl.Float64,
@@ -141,7 +142,7 @@ def _usage(told: pl.DataFrame, state: dict[str, Any]) -> Iterator[tuple[Any, ...
     """Tokens of each call: runner lines and calls in the file's order; what waits stays in `state`."""
     waiting: list[_Task] = state.setdefault("waiting", [])
     working: dict[int | None, _Task] = state.setdefault("working", {})
-    events = told.filter(pl.any_horizontal(pl.col(*_SAID, "operation").is_not_null()))
+    events = told.select(_OF_EVENTS).filter(pl.any_horizontal(pl.col(*_SAID, "operation").is_not_null()))
     for event in events.iter_rows(named=True):
         if event["operation"] is None:
             _note(event, waiting, working)
@@ -205,7 +206,7 @@ def _rows(calls: pl.DataFrame, context: Context) -> pl.DataFrame:
         record_key=pl.when(pl.col("took").str.contains(".", literal=True)).then(
             pl.concat_str(pl.lit("ollama"), "stamp", "took", "client", "path", separator="|")
         ),
-        started_at=pl.col("at") - durations.span(pl.col("took_ms")),
+        started_at=durations.before(pl.col("at"), pl.col("took_ms")),
         ended_at="at",
         duration_ms="took_ms",
         provider=pl.lit("ollama"),
@@ -236,6 +237,7 @@ FORMAT = Format(
     title="Ollama server log",
     written_by="ollama serve, on stderr, journald, docker or Kubernetes, of all versions",
     target=REQUESTS,
+    hop="engine",
     container="text",
     recognised_by="[GIN] lines of Ollama's routes, or lines `time=.. level=.. source=file.go:line`",
     recognise=_recognise,

@@ -12,7 +12,7 @@ import polars as pl
 
 from parsers import outcome
 from parsers.clock import flag_list
-from parsers.durations import span
+from parsers.durations import before
 from parsers.fields import Fields
 from parsers.format import Format, TokenSemantics
 from parsers.json_heads import mostly
@@ -41,7 +41,8 @@ def _is_answer(item: dict[str, Any]) -> bool:
 
 
 def _recognise(head: Head) -> bool:
-    return mostly(head.objects, _is_answer)
+    """Errors have no more than their message: the answers between them tell."""
+    return mostly([item for item in head.objects if item.keys() != {"error"}], _is_answer)
 
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
@@ -66,7 +67,7 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         record_key=pl.concat_str(
             pl.lit("ollama"), text("model"), text(*_TIMES), text("total_duration"), separator="|"
         ),
-        started_at=ended.value - span(duration).fill_null(pl.duration(microseconds=0)),
+        started_at=before(ended.value, duration),
         ended_at=ended,
         ttft_ms=(load.value.fill_null(0) + prompt_ns.value) / _NS_PER_MS,
         duration_ms=duration,
@@ -95,6 +96,7 @@ FORMAT = Format(
     title="Ollama answers",
     written_by="Clients and proxies that keep bodies or streams of Ollama's native API",
     target=REQUESTS,
+    hop="client",
     container="json_lines",
     recognised_by="JSON objects with model, created_at and done (or embeddings and total_duration)",
     recognise=_recognise,

@@ -19,9 +19,11 @@ _SAID = ("id", "created", "model", "service_tier", "provider", "base_resp")
 
 def _is_event(event: dict[str, Any]) -> bool:
     """A chunk; those of completions (and of Azure's filter) are told from bodies by usage that is still open."""
+    kind = event.get("object")
     if not isinstance(event.get("choices"), list) or "timings" in event:
         return False
-    return event.get("object") == _CHUNK or ("created" in event and not event.get("usage"))
+    is_open = "created" in event and not event.get("usage") and kind != "chat.completion"
+    return kind == _CHUNK or is_open
 
 
 def _fold(answers: Answers, event: dict[str, Any]) -> Answer | None:

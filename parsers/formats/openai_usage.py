@@ -3,7 +3,8 @@
 Covers chat completions, completions, responses, embeddings, images, transcriptions and realtime responses of OpenAI
 and of servers that speak its dialect (DeepSeek, Qwen, Mistral, xAI, Groq, Moonshot, Zhipu, Perplexity, MiniMax,
 OpenRouter, Gemini's compatible endpoint, vLLM ...), and home-made lines such as {"timestamp": ..., "model": ...,
-"usage": {...}}. Other APIs' bodies and event streams have their own formats.
+"usage": {...}}; among them, bodies of Anthropic and Gemini. Files of those alone and event streams have their own
+formats.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ import polars as pl
 from parsers import bodies, outcome, usage
 from parsers.fields import Read
 from parsers.format import Format, TokenSemantics
+from parsers.formats import gemini_generate_content as gemini
 from parsers.records import MONEY, REQUESTS
+from parsers.twins import container_log_twin
 
 if TYPE_CHECKING:
     from parsers.fields import Fields
     from parsers.format import Context, Head
 
-_COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
+_COUNTS = ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens", "total_tokens")
 _USAGE = {
     **usage.USAGE,
     # OpenAI's transcriptions; Perplexity; Groq; what a call cost (Perplexity: an object; OpenRouter; xAI)
@@ -34,15 +37,18 @@ _USAGE = {
     "cost_details": {"upstream_inference_cost": "VARCHAR"},
 }
 _BODY = {
-    **dict.fromkeys(("id", "object", "type", "model", "status", "service_tier", "output_format"), "VARCHAR"),
+    **dict.fromkeys(("id", "object", "type", "model", "status", "stop_reason"), "VARCHAR"),
+    **dict.fromkeys(("service_tier", "output_format"), "VARCHAR"),
     **dict.fromkeys(("created", "created_at", "completed_at", "max_output_tokens", *_COUNTS), "VARCHAR"),
     "choices": [{"finish_reason": "VARCHAR"}],
     "incomplete_details": {"reason": "VARCHAR"},
     "base_resp": {"status_code": "VARCHAR"},
+    "metrics": dict.fromkeys(("queue_time_ms", "time_to_first_token_ms", "generation_time_ms"), "VARCHAR"),
     "error": "JSON",
     "usage": _USAGE,
 }
-_STRUCTURE, _EMBEDDED = bodies.structure(_BODY)
+_BODIES = {**gemini.BODY, **_BODY}
+_STRUCTURE, _EMBEDDED = bodies.structure(_BODIES)
 _DIALECT = ({"prompt_tokens", "total_tokens"}, {"input_tokens", "total_tokens"})
 _WITHOUT_TOTAL = ({"prompt_tokens", "completion_tokens"}, {"input_tokens", "output_tokens"})
 _OPERATIONS = {
@@ -54,6 +60,7 @@ _OPERATIONS = {
     "list": "embedding",
     "embedding": "embedding",
 }
+_UNFINISHED = ("queued", "in_progress")
 _CHUNK = "chat.completion.chunk"
 # Events of the Responses and Realtime APIs that were kept as JSON: these hold the answer as it ended.
 _LAST_EVENTS = r"^response\.(?:completed|incomplete|failed|cancelled|done)$"
@@ -69,16 +76,17 @@ def _is_body(item: dict[str, Any]) -> bool:
     )
     if is_other_api or kind == _CHUNK:
         return False
-    if {"custom_id", "response", "error"} <= item.keys():
+    if {"custom_id", "response", "error"} <= item.keys() or (kind == "chat.completion" and "choices" in item):
         return True
     if not isinstance(stated, dict):
-        return stated is None and kind in _OPERATIONS
+        # Null on a completion: a chunk of a stream.
+        return stated is None and kind in _OPERATIONS and kind != "text_completion"
     # Embeddings and rerankers of some servers state a total alone; transcriptions may count seconds.
     if kind == "list" or stated.get("type") == "duration":
         return bool({"total_tokens", "seconds"} & stated.keys())
-    if stated is not item and "model" in item and not usage.is_anthropic(stated):
-        return any(names <= stated.keys() for names in (*_DIALECT, *_WITHOUT_TOTAL))
-    return any(names <= stated.keys() for names in _DIALECT)
+    is_named = "model" in item and (stated is not item or bool(bodies.TIMES & item.keys()))
+    known = (*_DIALECT, *_WITHOUT_TOTAL) if is_named else _DIALECT
+    return not usage.is_anthropic(stated) and any(names <= stated.keys() for names in known)
 
 
 def _is_anthropic(item: dict[str, Any]) -> bool:
@@ -86,14 +94,28 @@ def _is_anthropic(item: dict[str, Any]) -> bool:
 
 
 def _recognise(head: Head) -> bool:
-    """Logs of one's own may mix APIs: lines of Anthropic's dialect count, unless they are most of it."""
-    return bodies.recognise(head, lambda item: _is_body(item) or _is_anthropic(item)) and not (
-        bodies.recognise(head, _is_anthropic)
+    """Logs of one's own may mix APIs: lines of Anthropic and Gemini count, unless they have their own format."""
+    of_any_api = bodies.recognise(
+        head, lambda item: _is_body(item) or _is_anthropic(item) or gemini.is_body(item)
+    )
+    has_gemini = bodies.is_mixed(head, gemini.is_body)
+    return of_any_api and not (
+        gemini.FORMAT.recognise(head) if has_gemini else bodies.recognise(head, _is_anthropic)
     )
 
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
-    fields = bodies.lifted(frame, _BODY)
+    fields = bodies.lifted(frame, _BODIES)
+    of_gemini = fields.frame.select(fields.raw(*gemini.STATED).is_not_null()).to_series()
+    if not of_gemini.any():
+        return _rows(fields, context)
+    parts = [gemini.FORMAT.map(frame.filter(of_gemini), context)]
+    if not of_gemini.all():
+        parts.append(_rows(bodies.lifted(frame.filter(~of_gemini), _BODIES), context))
+    return pl.concat(parts, how="diagonal_relaxed")
+
+
+def _rows(fields: Fields, context: Context) -> pl.DataFrame:
     text = fields.text
     kind, state, error = text("object"), text("status"), outcome.error_kind(fields.raw("error"))
     counts, is_additive = _counts(fields)
@@ -131,9 +153,11 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         ),
         call_id=text("custom_id"),
         started_at=started,
-        **bodies.columns(fields) | _groq(fields) | {"ended_at": fields.instant("ended_at", "completed_at")},
+        **bodies.columns(fields)
+        | _server_times(fields)
+        | {"ended_at": fields.instant("ended_at", "completed_at")},
         model_served=text("model"),
-        operation=_operation(fields, kind),
+        operation=pl.when(of_anthropic).then(pl.lit("chat")).otherwise(_operation(fields, kind)),
         service_tier=pl.when(bodies.is_batch(fields)).then(pl.lit("batch")).otherwise(text("service_tier")),
         input_tokens=pl.when(is_embedding).then(pl.coalesce(prompt, total)).otherwise(prompt),
         output_tokens=output,
@@ -186,12 +210,23 @@ def _cost(fields: Fields) -> pl.Expr:
     return pl.coalesce(dollars, ticks)
 
 
-def _groq(fields: Fields) -> dict[str, pl.Expr]:
-    """Groq's own clock, in seconds: the wait, and the work after it."""
-    queue, work = fields.number("usage.queue_time").value, fields.number("usage.total_time").value
-    stated = fields.number("duration_ms", "latency_ms").value
-    took = ((queue.fill_null(0) + work) * 1000).round(6)
-    return {"queue_ms": (queue * 1000).round(6), "duration_ms": pl.coalesce(stated, took)}
+def _server_times(fields: Fields) -> dict[str, pl.Expr]:
+    """Groq's clock (in seconds) and vLLM's (`metrics`): the wait, and the work after it, first token and all."""
+    queue = _milliseconds(fields, "usage.queue_time", "metrics.queue_time_ms")
+    work = _milliseconds(fields, "usage.total_time", "metrics.generation_time_ms")
+    first = queue.fill_null(0) + fields.number("metrics.time_to_first_token_ms").value
+    return {
+        "queue_ms": queue,
+        "ttft_ms": pl.coalesce(fields.number("ttft_ms").value, first.round(6)),
+        "duration_ms": pl.coalesce(
+            fields.number("duration_ms", "latency_ms").value, (queue.fill_null(0) + work).round(6)
+        ),
+    }
+
+
+def _milliseconds(fields: Fields, seconds: str, milliseconds: str) -> pl.Expr:
+    stated = fields.number(seconds).value * 1000
+    return pl.coalesce(stated, fields.number(milliseconds).value).round(6)
 
 
 def _operation(fields: Fields, kind: pl.Expr) -> pl.Expr:
@@ -213,15 +248,18 @@ def _operation(fields: Fields, kind: pl.Expr) -> pl.Expr:
 
 
 def _is_part(fields: Fields, kind: pl.Expr, body_id: pl.Expr, prompt: pl.Expr) -> pl.Expr:
-    """Chunks and events of a stream that was kept as JSON, but for the one that has the answer's usage."""
-    event = fields.text("type")
+    """What tells of an answer before its end: chunks and events of a stream that was kept as JSON, but for the one
+    that has the usage; a response that runs in the background, which is told again when it is asked for again.
+    """
+    event, state = fields.text("type"), fields.text("status")
     is_event = event.str.contains(r"^response\.") & ~event.str.contains(_LAST_EVENTS)
     is_chunk = (kind == _CHUNK).fill_null(value=False)
-    return is_event.fill_null(value=False) | (is_chunk & bodies.outdone(body_id, prompt.is_not_null()))
+    is_open = (is_event | state.is_in(_UNFINISHED)).fill_null(value=False)
+    return is_open | (is_chunk & bodies.outdone(body_id, prompt.is_not_null()))
 
 
 def _finish_reason(fields: Fields) -> pl.Expr:
-    reason = fields.text("incomplete_details.reason")
+    reason = fields.text("incomplete_details.reason", "stop_reason")
     if not fields.has("choices"):
         return reason
     return pl.coalesce(pl.col("choices").list.first().struct.field("finish_reason"), reason)
@@ -232,6 +270,7 @@ FORMAT = Format(
     title="OpenAI-style response or usage lines",
     written_by="Clients and gateways that keep response bodies of OpenAI-compatible APIs; results of batches",
     target=REQUESTS,
+    hop="client",
     container="json_lines",
     recognised_by="JSON objects that are or hold usage of prompt_tokens (or input_tokens), and a total or a model",
     recognise=_recognise,
@@ -245,14 +284,18 @@ FORMAT = Format(
         "created is the start of generation in whole seconds; a time beside the body comes first.",
         "A chat body or line without any time is rejected; embeddings, transcriptions, realtime responses,",
         "errors and batches' results may state none: then the file's time, flagged time_from_file.",
-        "Lines of Anthropic's dialect between them (cache fields, no total_tokens) have the cache outside.",
+        "Lines of Anthropic's dialect between them (cache fields, no total_tokens) have the cache outside,",
+        "lines of Gemini's the thoughts outside of the output: reasoning_outside_output.",
         "xAI leaves reasoning out of completion_tokens, Gemini's endpoint hides it: total_tokens shows both.",
         "Perplexity's citation_tokens and reasoning_tokens are added to prompt and completion: citations_added.",
         "cached_tokens and cache_write_tokens may together exceed prompt_tokens: they are cut to it.",
         "usage of null (streamed without include_usage) is unknown, not zero. Audio by the second has no tokens.",
         "Of chunks kept as JSON the last one with usage counts; they are cumulative.",
         "A batch's results are of the tier batch.",
+        "vLLM's metrics count from scheduling: its wait (queue_time_ms) is added to the first token and the end.",
         "cost is OpenRouter's or Perplexity's charge in USD, xAI's ticks are 1e-10 USD.",
         "At OpenRouter with one's own key (is_byok) the upstream's cost is added: it is not part of cost.",
     ),
 )
+
+CONTAINER_LOG_FORMAT = container_log_twin(FORMAT)

@@ -6,65 +6,41 @@ older name of scopes. A record is a span. What it says, and which spans are call
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from parsers import spans
 from parsers.format import Format, TokenSemantics
+from parsers.formats.otlp_agent_events import FORMAT as AGENT_EVENTS
+from parsers.otlp import ATTRIBUTES, TEXT, attribute, first, signals
 from parsers.records import REQUESTS
 from parsers.span_names import FIRST_TOKEN_EVENTS, INDEXED_PROMPTS, PROMPTS, READ, TOKEN_PREFIXES
 
 if TYPE_CHECKING:
     from parsers.format import Head, Structure
 
-_START = re.compile(r'\s*\{\s*"(?:resourceSpans|resource_spans)"\s*:')
-_KINDS = (
-    "stringValue",
-    "intValue",
-    "doubleValue",
-    "boolValue",
-    "string_value",
-    "int_value",
-    "double_value",
-    "bool_value",
-)
 _SCOPES = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans", "instrumentation_library_spans")
 _TIMES = ("startTimeUnixNano", "start_time_unix_nano", "endTimeUnixNano", "end_time_unix_nano")
 _EVENT_TIMES = ("timeUnixNano", "time_unix_nano")
 _IDS = ("traceId", "trace_id", "spanId", "span_id", "parentSpanId", "parent_span_id")
 
-_SINGLE: Structure = dict.fromkeys(_KINDS, "VARCHAR")
-_LIST: Structure = {"values": [_SINGLE]}
-_ATTRIBUTES: Structure = [{"key": "VARCHAR", "value": {**_SINGLE, "arrayValue": _LIST, "array_value": _LIST}}]
 _SPAN: Structure = {
     **dict.fromkeys((*_IDS, *_TIMES, "name"), "VARCHAR"),
-    "attributes": _ATTRIBUTES,
+    "attributes": ATTRIBUTES,
     "status": {"code": "VARCHAR"},
     "events": [dict.fromkeys(("name", *_EVENT_TIMES), "VARCHAR")],
 }
 _RESOURCE: Structure = {
-    "resource": {"attributes": _ATTRIBUTES},
+    "resource": {"attributes": ATTRIBUTES},
     **{name: [{"spans": [_SPAN]}] for name in _SCOPES},
 }
 
 
-def _first(place: str, names: tuple[str, ...]) -> str:
-    return f"coalesce({', '.join(f'{place}.{name}' for name in names)})"
-
-
-def _value(attributes: str, key: str) -> str:
-    found = f"list_filter({attributes}, lambda a: a.key = '{key}')"
-    return f"list_transform({found}, lambda a: coalesce(a.value.stringValue, a.value.string_value))[1]"
-
-
-_ARRAY = "coalesce(a.value.arrayValue, a.value.array_value).values[1]"
-_TEXT = f"coalesce({_first('a.value', _KINDS)}, {_first(_ARRAY, _KINDS)})"
 _INDEXED = " OR ".join(f"starts_with(a.key, '{prefix}')" for prefix in INDEXED_PROMPTS)
 _COUNTED = " OR ".join(f"starts_with(a.key, '{prefix}')" for prefix in TOKEN_PREFIXES)
 _READ = spans.sql_list(READ)
 _EVENTS = spans.sql_list(FIRST_TOKEN_EVENTS)
 _PARTS = ", ".join(
-    f"coalesce(TRY(from_json({_value('span.attributes', name)}, '[\"JSON\"]')), [])" for name in PROMPTS
+    f"coalesce(TRY(from_json({attribute('span.attributes', name)}, '[\"JSON\"]')), [])" for name in PROMPTS
 )
 
 # Nothing is materialised but the tree: a file of prompts is larger than memory.
@@ -74,7 +50,7 @@ WITH RECURSIVE resources AS NOT MATERIALIZED (
     SELECT unnest(coalesce(resourceSpans, resource_spans)) AS of_resource FROM document
 ),
 scopes AS NOT MATERIALIZED (
-    SELECT of_resource.resource.attributes AS resource, unnest({_first("of_resource", _SCOPES)}) AS of_scope
+    SELECT of_resource.resource.attributes AS resource, unnest({first("of_resource", _SCOPES)}) AS of_scope
     FROM resources
 ),
 entries AS NOT MATERIALIZED (SELECT resource, unnest(of_scope.spans) AS span FROM scopes),
@@ -84,25 +60,25 @@ kept AS NOT MATERIALIZED (
     FROM entries
 ),
 texts AS NOT MATERIALIZED (
-    SELECT *, list_transform(read, lambda a: a.key) AS keys, list_transform(read, lambda a: {_TEXT}) AS texts
+    SELECT *, list_transform(read, lambda a: a.key) AS keys, list_transform(read, lambda a: {TEXT}) AS texts
     FROM kept
 ),
 spans AS NOT MATERIALIZED (
     SELECT row_number() OVER () AS source_line, keys, texts,
-        lower({_first("span", _IDS[:2])}) AS trace_id,
-        lower({_first("span", _IDS[2:4])}) AS span_id,
-        nullif(lower({_first("span", _IDS[4:])}), '') AS parent_id,
-        {_first("span", _TIMES[:2])} AS started,
-        {_first("span", _TIMES[2:])} AS ended,
+        lower({first("span", _IDS[:2])}) AS trace_id,
+        lower({first("span", _IDS[2:4])}) AS span_id,
+        nullif(lower({first("span", _IDS[4:])}), '') AS parent_id,
+        {first("span", _TIMES[:2])} AS started,
+        {first("span", _TIMES[2:])} AS ended,
         span.status.code AS status,
         list_min(list_transform(
-            list_filter(span.events, lambda e: e.name IN ({_EVENTS})), lambda e: {_first("e", _EVENT_TIMES)}
+            list_filter(span.events, lambda e: e.name IN ({_EVENTS})), lambda e: {first("e", _EVENT_TIMES)}
         )) AS first_token,
-        {_value("resource", "service.name")} AS service,
-        {_value("resource", "cloud.region")} AS region,
+        {attribute("resource", "service.name")} AS service,
+        {attribute("resource", "cloud.region")} AS region,
         coalesce(nullif(list_concat({_PARTS})::VARCHAR[], []), list_transform(
             list_filter(span.attributes, lambda a: {_INDEXED}),
-            lambda a: a.key || '=' || coalesce({_TEXT}, '')
+            lambda a: a.key || '=' || coalesce({TEXT}, '')
         )) AS prompt,
         coalesce(len(list_filter(counted, lambda a: a.key NOT IN ({_READ}))) > 0, false) AS has_unread_count,
         {spans.picked(lambda name: f"texts[list_position(keys, '{name}')]")}
@@ -114,7 +90,7 @@ spans AS NOT MATERIALIZED (
 
 
 def _recognise(head: Head) -> bool:
-    return _START.match(head.text) is not None
+    return "spans" in signals(head.text) and not AGENT_EVENTS.recognise(head)
 
 
 FORMAT = Format(
@@ -122,8 +98,9 @@ FORMAT = Format(
     title="OpenTelemetry spans, OTLP JSON",
     written_by="OpenTelemetry file exporters: GenAI conventions, OpenLLMetry, OpenInference, AI SDK, vLLM",
     target=REQUESTS,
+    hop="client",
     container="json_document",
-    recognised_by="JSON objects whose first key is resourceSpans",
+    recognised_by="JSON objects whose first key is resourceSpans, among those of other signals",
     recognise=_recognise,
     map=spans.rows,
     structure={"resourceSpans": [_RESOURCE], "resource_spans": [_RESOURCE]},

@@ -13,6 +13,7 @@ import polars as pl
 
 from parsers import outcome, routes, usage, values
 from parsers.clock import LocalClock, flag_list
+from parsers.durations import before
 from parsers.fields import Fields, Read
 from parsers.format import Format, TokenSemantics
 from parsers.readers import literal, stream_frames
@@ -69,7 +70,7 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     fault = pl.when(is_event & text("endpoint").is_null()).then(pl.lit("the event is cut off or is not JSON"))
     ended = Read(time.value, pl.coalesce(fault, time.fault(time.value))).needed("time")
     duration, http_status = fields.number("duration"), whole("status")
-    started = time.value - pl.duration(milliseconds=duration.value.fill_null(0).round().cast(pl.Int64))
+    started = before(time.value, duration.value)
     route = text("endpoint")
     error = pl.coalesce(outcome.error_kind(text(f"response.error.{name}")) for name in ("type", "code"))
     status = outcome.status(http_status.value)

@@ -39,6 +39,11 @@ _NO_SERIES = re.compile(r'"result"\s*:\s*\[\s*\]')
 _NAME = re.compile(r'"__name__"\s*:\s*"([^"\\]+)"')
 
 
+def table_of_series(text: str) -> str:
+    """Name of the table of the first metric that is known in JSON series; without any, that of engines."""
+    return table_of(found[1] for found in _NAME.finditer(text)) or ENGINE_SAMPLES.name
+
+
 def answered_table(head: Head) -> str | None:
     """Name of the table that an API answer fills; None if the head is no such answer.
 
@@ -49,11 +54,17 @@ def answered_table(head: Head) -> str | None:
     is_empty = _ENVELOPE.search(text) and _NO_SERIES.search(text)
     if not text.startswith("{") or not (is_empty or _SERIES_FIRST.search(text)):
         return None
-    return table_of(found[1] for found in _NAME.finditer(text)) or ENGINE_SAMPLES.name
+    return table_of_series(text)
 
 
-def records_sql(table: Table) -> str:
-    """SQL over series (`document`) that gives one row per sample, in order, with the columns of `LABELS`."""
+_PAIRS = 'coalesce("values", CASE WHEN broken OR "value" IS NOT NULL THEN ["value"] END)'
+
+
+def records_sql(table: Table, pairs: str = _PAIRS) -> str:
+    """SQL over series (`document`) that gives one row per sample, in order, with the columns of `LABELS`.
+
+    `pairs` is the expression for a series' list of [instant, value].
+    """
     subject = metrics.SUBJECT_LABELS[table.name] | {
         "partition": (metrics.PARTITION_LABEL,),
         "kind": metrics.KIND_LABELS,
@@ -65,7 +76,7 @@ SELECT * EXCLUDE (sample), sample[1] AS instant, sample[2] AS value
 FROM (
   SELECT {_label("__name__")} AS name, {taken}, concat_ws(chr(0), {parts}) AS part,
          metric IS NULL AS broken,
-         unnest(coalesce("values", CASE WHEN broken OR "value" IS NOT NULL THEN ["value"] END)) AS sample
+         unnest({pairs}) AS sample
   FROM document
 )"""
 

@@ -1,4 +1,4 @@
-"""Scrapes of `/metrics` saved as text: Prometheus 0.0.4 and OpenMetrics, of engines and of devices.
+"""Scrapes of `/metrics` saved as text, federation and dumps: Prometheus 0.0.4 and OpenMetrics, of engines and of devices.
 
 Belongs here: lines, scrapes and their time. Does not belong here: what a metric means (`parsers/metrics.py`),
 which samples count (`parsers/samples.py`).
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _PREFIX = r"^(?:[\w.-]+ +\| )?(?:(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S*) (?:std(?:out|err) [FP] )?)?"
 """What docker compose, kubectl and containerd write before a line."""
-_NAME = r'^(?:([A-Za-z_:][\w:]*)|\{\s*"([^"\\]+)")'
+_NAME = r'^(?:([A-Za-z_:][\w:]*)|\{\s*(?:__name__\s*=\s*)?"([^"\\]+)")'
+"""Bare, or in the braces: as UTF-8 names are written, and as `promtool tsdb dump` writes all."""
 _LABELS = r'\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\}'
 _SAMPLE = rf"^((?:[A-Za-z_:][\w:]*\s*)?(?:{_LABELS})?)\s*([^\s{{}}#]+)(?:\s+(-?[\d.]+(?:[eE][+-]?\d+)?))?\s*(?:#.*)?$"
 
@@ -216,13 +217,14 @@ ENGINES = _declared(
     ENGINE_SAMPLES,
     name="prometheus_text",
     title="Prometheus and OpenMetrics text: inference engines",
-    written_by="/metrics of vLLM, SGLang, TGI, llama.cpp, LMDeploy, TensorRT-LLM, Triton, MindIE",
+    written_by="/metrics of vLLM, SGLang, TGI, llama.cpp, LMDeploy, TensorRT-LLM, Triton, MindIE; promtool tsdb dump",
     recognised_by="lines of comments and samples, with a metric of an engine as the first known one",
 )
 DEVICES = _declared(
     DEVICE_SAMPLES,
     name="prometheus_text_devices",
     title="Prometheus and OpenMetrics text: accelerators and meters",
-    written_by="dcgm-exporter, npu-exporter, node_exporter (RAPL), Kepler, Scaphandre, ipmi_exporter",
+    written_by="dcgm-exporter, nvidia_gpu_exporter, AMD's device-metrics-exporter, npu-exporter, node_exporter (RAPL), "
+    "Kepler, Scaphandre, ipmi_exporter",
     recognised_by="lines of comments and samples, with a metric of a device as the first known one",
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from parsers.durations import before
 from parsers.fields import CLASS_NAME, Fields
 from parsers.format import Format, TokenSemantics
 from parsers.json_heads import mostly
@@ -49,9 +50,8 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     at = fields.instant("ts_epoch_ms", "ts").needed("ts_epoch_ms")
     entered, first = fields.instant("request_enter_ts_epoch_ms"), fields.instant("first_token_ts_epoch_ms")
     duration = fields.number("latency_total_ms")
-    lasted = (duration.value * 1000).round().cast(pl.Int64, strict=False).cast(pl.Duration("us"))
     begins = first.value > at.value
-    started = pl.coalesce(entered.value, pl.when(begins).then(at.value), at.value - lasted, at.value)
+    started = pl.coalesce(entered.value, pl.when(begins).then(at.value), before(at.value, duration.value))
     state = text("status")
     gone, answered = state.is_in(_GONE), state.str.to_uppercase() == "OK"
     reason = text("finish_reason")
@@ -92,6 +92,7 @@ FORMAT = Format(
     title="RTP-LLM access log",
     written_by="RTP-LLM's dash_sc frontend: access log, one JSON object per call",
     target=REQUESTS,
+    hop="engine",
     container="json_lines",
     recognised_by="JSON objects with ts_epoch_ms, input_token_len and latency_total_ms (or a forwarder's)",
     recognise=_recognise,

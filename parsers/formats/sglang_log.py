@@ -1,8 +1,8 @@
 """SGLang server logs: the Prefill and Decode batch lines of the scheduler, in the layouts from 2024 to 2026.
 
 Belongs here: finding those lines under prefixes, colours and progress bars, their clock, ranks and windows.
-Does not belong here: metrics (`parsers/metrics.py`), exported requests (`sglang_requests.py`). All else is
-counted and dropped.
+Does not belong here: metrics (`parsers/metrics.py`), requests (`sglang_requests.py`, `sglang_request_log.py`). All
+else is counted and dropped.
 
 Prefill lines give exact tokens per batch. Decode lines come every 40 decode steps (--decode-log-interval),
 not on a clock, and give a rate since the decode line before: tokens = rate x the gap between the two
@@ -13,6 +13,7 @@ one line is rough.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -21,17 +22,15 @@ from parsers.format import Context, Format, Head
 from parsers.metrics import contract_fault, engine_instance
 from parsers.normalise import MAX_COUNT
 from parsers.records import ENGINE_SAMPLES, INSTANT
+from parsers.sglang import IS_REQUEST, MODEL, STAMP, START
 
-_STAMP = (
-    r"\[(?:gpu_id=\d+|(?P<stamp>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?)"
-    r"(?P<ranks>(?: [A-Z_]{2,9}\d{1,5})*))\] "
-)
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _BATCH = (
-    r"^(?P<before>[^\"'{]*?)" + _STAMP + r"(?P<kind>Prefill|Decode) batch(?: \[\d+\])?[.,] (?P<values>#.*)$"
+    r"^(?P<before>[^\"'{]*?)" + STAMP + r"(?P<kind>Prefill|Decode) batch(?: \[\d+\])?[.,] (?P<values>#.*)$"
 )
-_START = r"^[^\"'{]*?" + _STAMP + r"server_args=ServerArgs\("
-_MODEL = (r"served_model_name='([^']+)'", r"model_path='([^']+)'")
-_SIGN, _START_SIGN = re.compile(_BATCH), re.compile(_START)
+_SIGN, _START_SIGN = re.compile(_BATCH), re.compile(START)
 _SHARE = 0.02
 
 _KEYS: dict[str, tuple[str, ...]] = {
@@ -61,8 +60,13 @@ _VALUES = (
 
 def _recognise(head: Head) -> bool:
     lines = [containers.bare(line) for line in head.lines]
-    batches = sum(bool(_SIGN.match(line)) for line in lines)
-    return any(_START_SIGN.match(line) for line in lines) or batches > _SHARE * len(lines)
+    starts = any(_START_SIGN.match(line) for line in lines) and not any(map(IS_REQUEST.match, lines))
+    return starts or has_batches(lines)
+
+
+def has_batches(lines: Sequence[str]) -> bool:
+    """Whether these lines (without prefixes) are a log of batches, not only of requests."""
+    return sum(bool(_SIGN.match(line)) for line in lines) > _SHARE * len(lines)
 
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
@@ -85,8 +89,8 @@ def _batches(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         pl.col("line").str.contains_any(["Prefill batch", "Decode batch", "server_args=ServerArgs("]),
     )
     parts = plain.with_columns(pl.col("line").str.extract_groups(_BATCH).alias("parts")).unnest("parts")
-    is_start = pl.col("line").str.contains(_START)
-    model = pl.coalesce(pl.col("line").str.extract(pattern, 1) for pattern in _MODEL)
+    is_start = pl.col("line").str.contains(START)
+    model = pl.coalesce(pl.col("line").str.extract(pattern, 1) for pattern in MODEL)
     known = parts.with_columns(
         model=pl.when(is_start).then(model),
         process=is_start.cum_sum().cast(pl.Int64) + (context.carried.get("process") or 0),
@@ -213,6 +217,7 @@ FORMAT = Format(
         "token usage is a share of the KV pool; of full and swa shares the larger counts.",
         "Ranks of one engine print the same batch: the first rank counts, and each DP rank is an engine.",
         "Retracted requests are computed, and printed, again. Servers of a PD pair are flagged.",
+        "Lines of requests (--log-requests) between the batches are other: sglang_request_log reads them instead.",
         "Versions before 2024-12 print no time: only a container's stamp makes their lines usable.",
     ),
 )

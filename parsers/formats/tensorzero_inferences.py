@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from parsers import usage
+from parsers.clock import flag_list
+from parsers.durations import before
 from parsers.fields import Fields
 from parsers.format import Format, TokenSemantics
 from parsers.json_heads import is_page, mostly
@@ -52,10 +54,12 @@ def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
     )
     # The id is made when the answer is complete, and holds that instant in ms; timestamp is cut to seconds.
     ended = pl.coalesce(_instant_of_uuid_7(text("id")), stated.value)
-    started = ended - pl.duration(microseconds=(duration.value.fill_null(0) * 1000).round().cast(pl.Int64))
+    started = before(ended, duration.value)
     detail = usage.columns(counts, pl.lit(value=True))
     read, written = whole("provider_cache_read_input_tokens"), whole("provider_cache_write_input_tokens")
     has_columns = read.value.is_not_null() | written.value.is_not_null()
+    is_stream, of_anthropic = ttft.value.is_not_null(), text("model_provider_name").str.contains("anthropic")
+    excludes_cached = is_stream & of_anthropic & ~has_columns & counts.prompt.value.is_null()
     return fields.rows(
         **detail
         | {
@@ -93,6 +97,7 @@ def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
         response_cache_hit=fields.truth("cached").value.fill_null(value=False),
         cost_reported=fields.money("cost"),
         cost_currency=pl.lit("USD"),
+        flags=flag_list({"input_excludes_cached": excludes_cached}),
         other=text("inference_id").is_null(),
     )
 
@@ -119,7 +124,8 @@ FORMAT = Format(
         "One call of a client makes several rows: candidates, judges, retries. They share call_id.",
         "Only calls that were answered have rows.",
         "input_tokens is the provider's word: Anthropic's leaves cached tokens out, as raw_response shows.",
-        "Cached tokens of streamed answers (raw_response holds chunks) are unknown without columns for them.",
+        "Cached tokens of streamed answers (raw_response holds chunks) are unknown without columns for them:",
+        "Anthropic's input is then without them, and flagged (input_excludes_cached).",
         "Rows with cached true were answered from TensorZero's store: response_cache_hit, counts repeated.",
         "Times come from the id (UUIDv7, made at the end) and response_time_ms.",
         "Some versions added up cumulative usage of streams: input_tokens far too high.",

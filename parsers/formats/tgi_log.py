@@ -14,10 +14,11 @@ import polars as pl
 
 from parsers import clock, containers
 from parsers.clock import flag_list
-from parsers.durations import milliseconds, span
+from parsers.durations import before, milliseconds
 from parsers.format import Format, TokenSemantics
 from parsers.json_heads import mostly
 from parsers.records import REQUESTS
+from parsers.twins import container_log_twin
 
 if TYPE_CHECKING:
     from parsers.format import Context, Head
@@ -63,7 +64,7 @@ def _recognise_json(head: Head) -> bool:
 
 def _is_record(item: dict[str, Any]) -> bool:
     return {"timestamp", "level", "target"} <= item.keys() and str(item["target"]).startswith(
-        "text_generation_"
+        ("text_generation_", "text_embeddings_")
     )
 
 
@@ -135,7 +136,7 @@ def _rows(frame: pl.DataFrame, ended: pl.DataFrame, context: Context) -> pl.Data
     rows = ended.filter(is_success | error).select(
         "source_line",
         "operation",
-        started_at=at - span(total.fill_null(0.0)),
+        started_at=before(at, total),
         record_key=pl.concat_str(
             pl.lit("tgi"), at.dt.timestamp("us"), "total_time", "queue_time", separator="|"
         ),
@@ -194,6 +195,7 @@ TEXT = Format(
     title="TGI and TEI router log (text)",
     written_by="text-generation-inference and text-embeddings-inference, on stdout, docker or Kubernetes",
     target=REQUESTS,
+    hop="engine",
     container="text",
     recognised_by="lines of text_*_router with a level, and a start-up or request line among them",
     recognise=_recognise_text,
@@ -207,6 +209,7 @@ JSON = Format(
     title="TGI and TEI router log (JSON lines)",
     written_by="text-generation-inference and text-embeddings-inference with --json-output",
     target=REQUESTS,
+    hop="engine",
     container="json_lines",
     recognised_by="JSON objects with timestamp, level and a target of text_generation_* or text_embeddings_*",
     recognise=_recognise_json,
@@ -215,3 +218,5 @@ JSON = Format(
     semantics=_SEMANTICS,
     traps=_TRAPS,
 )
+
+CONTAINER_LOG = container_log_twin(JSON)

@@ -75,6 +75,7 @@ FORMAT = Format(
     title="Traefik access log, JSON",
     written_by="Traefik with accessLog.format json, before model APIs",
     target=REQUESTS,
+    hop="proxy",
     container="json_lines",
     recognised_by="JSON objects with StartUTC, RequestPath, DownstreamStatus and Duration, and model routes",
     recognise=_recognise,

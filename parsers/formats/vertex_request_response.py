@@ -16,6 +16,7 @@ from parsers.fields import Fields
 from parsers.format import Format, TokenSemantics
 from parsers.json_heads import mostly
 from parsers.records import REQUESTS
+from parsers.twins import csv_twin
 
 if TYPE_CHECKING:
     from parsers.format import Context, Head
@@ -58,7 +59,7 @@ def _recognise(head: Head) -> bool:
 
 
 def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
-    answers = frame[_RESPONSE]
+    answers = frame.select("source_line", answer=Fields(frame).raw(_RESPONSE))["answer"]
     streamed = answers.str.starts_with("[")
     merged = pl.Series(
         [_merged(text) if is_stream else text for text, is_stream in zip(answers, streamed, strict=True)],
@@ -69,7 +70,11 @@ def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
         pl.col(_RESPONSE).str.json_path_match(path).alias(f"answer.{name}")
         for name, path in _IN_RESPONSE.items()
     )
-    fields = Fields(frame.drop(_RESPONSE).hstack(found).with_columns(streamed.alias("streamed")))
+    fields = Fields(
+        frame.drop(_RESPONSE, strict=False)
+        .hstack(found)
+        .with_columns(streamed.fill_null(value=False).alias("streamed"))
+    )
     text = fields.text
 
     def count(*names: str) -> pl.Expr:
@@ -170,6 +175,7 @@ FORMAT = Format(
     title="Vertex AI request-response log",
     written_by="Vertex AI request-response logging to BigQuery, exported as JSON lines",
     target=REQUESTS,
+    hop="engine",
     container="json_lines",
     recognised_by="JSON objects with endpoint, logging_time, request_id, api_method and full_response",
     recognise=_recognise,
@@ -187,4 +193,10 @@ FORMAT = Format(
         "request_id has more digits than a float: it is text. logging_time is taken for the start.",
         "request_latency is taken for seconds; the keys of metadata vary and it is often absent.",
     ),
+)
+
+CSV_FORMAT = csv_twin(
+    FORMAT,
+    needed={"endpoint", "logging_time", "request_id", "api_method", _RESPONSE},
+    written_by="BigQuery: results of a query over the table, downloaded as CSV",
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from parsers import clock
+from parsers.durations import before, span
 from parsers.fields import Fields
 from parsers.format import Format, Head, TokenSemantics
 from parsers.records import INSTANT, REQUESTS
@@ -71,14 +72,14 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     written = fields.text("date").str.to_datetime("%Y%m%d-%H%M%S", time_unit="us", strict=False)
     dated = local.at(written)
     # The result is dated when it is saved: at the end of the run.
-    began = pl.coalesce(dated - _span(duration.value.fill_null(0)), pl.lit(relative_origin(context), INSTANT))
+    began = pl.coalesce(before(dated, duration.value * 1000), pl.lit(relative_origin(context), INSTANT))
     error = fields.text("error")
     output = fields.whole("output_len")
     no_answer = (output.value == 0) & (ttft.value.fill_null(0) == 0)
     failed = error.is_not_null() | no_answer
     latency_ms = (ttft.value + gaps.value.fill_null(0)) * 1000
     return fields.rows(
-        started_at=began + _span((sent.value - first.value).fill_null(0)),
+        started_at=began + span((sent.value - first.value).fill_null(0) * 1000),
         ttft_ms=pl.when(~failed & (ttft.value > 0)).then(ttft.value * 1000),
         duration_ms=pl.when(~failed).then(latency_ms),
         provider=fields.text("endpoint_type", "backend"),
@@ -99,15 +100,12 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     )
 
 
-def _span(seconds: pl.Expr) -> pl.Expr:
-    return pl.duration(microseconds=(seconds * 1_000_000).round().cast(pl.Int64))
-
-
 FORMAT = Format(
     name="vllm_bench_result",
     title="vllm bench serve result",
     written_by="vllm bench serve --save-result --save-detailed (and benchmark_serving.py before it)",
     target=REQUESTS,
+    hop="client",
     container="json_document",
     recognised_by="a JSON object with model_id, total_input_tokens, input_lens and output_lens",
     recognise=_recognise,

@@ -8,7 +8,7 @@ Time: the container's stamp (docker, CRI, compose -t) where there is one, else t
 neither year nor zone (see `parsers/clock.py`).
 
 Windows of rates: see `parsers/windows.py`; the interval is VLLM_LOG_STATS_INTERVAL, 10 s unless set
-otherwise.
+otherwise, and 5 s in the V0 engine.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from parsers import clock, containers
 from parsers.format import Context, Format, Head
 from parsers.metrics import contract_fault, engine_instance
 from parsers.records import ENGINE_SAMPLES
-from parsers.windows import interval_s, with_window
+from parsers.windows import DEFAULT_INTERVAL_S, interval_s, with_window
 from parsers.xinference import VLLM_HEAD, VLLM_OWN_HEAD, as_vllm, is_xinference
 
 EXCLUDES_CACHED_FROM = 16
 """Version 0.16, the first after vllm #33290 (2026-02-04): prompt rates count computed tokens only."""
 INCLUDES_CACHED_BEFORE = 15
+V0_INTERVAL_S = 5.0
+_IS_V0 = pl.col("message").str.contains("Pending: ", literal=True)
 
 _LEVEL_AND_STAMP = r"(?:INFO|DEBUG|WARNING|ERROR|CRITICAL) (?P<stamp>\d\d-\d\d \d\d:\d\d:\d\d) "
 _RECORD = (
@@ -44,7 +46,7 @@ _MODEL = (
     r"'model': '([^']+)'",
     r"[( ,]model='([^']+)'",
 )
-_VERSION = r"(?:engine \(|version )v?(\d+)\.(\d+)\."
+_VERSION = r"(?:engine \(|version )v?(\d{1,6})\.(\d{1,6})\."
 _MENTIONS = (
     "Avg prompt throughput: ",
     "Prefix cache hit rate: GPU: ",
@@ -92,7 +94,8 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     in_head = _records(_head_lines(context))
     records = _started(_records(frame), _started(in_head, None) if _begins_later(frame) else None)
     stats = _with_clock(records.filter("is_stat"), context)
-    interval = interval_s([_with_clock(in_head.filter("is_stat"), context), stats], _ENGINE_KEYS)
+    default = V0_INTERVAL_S if stats.select(_IS_V0.any()).item() else DEFAULT_INTERVAL_S
+    interval = interval_s([_with_clock(in_head.filter("is_stat"), context), stats], _ENGINE_KEYS, default)
     windowed = with_window(stats, interval, _ENGINE_KEYS)
     hits = _with_clock(records.filter(~pl.col("is_stat") & pl.col("is_v0_hit")), context)
     rows = pl.concat([_stat_rows(windowed, context), _hit_rows(hits, context)], how="diagonal_relaxed")
@@ -250,11 +253,7 @@ def _clock_flags(context: Context) -> dict[str, pl.Expr]:
 
 def _prompt_flags() -> dict[str, pl.Expr]:
     """Whether prompt rates include tokens read from the cache: it changed between versions."""
-    version = (
-        pl.when(pl.col("message").str.contains("Pending: ", literal=True))
-        .then(0)
-        .otherwise(pl.col("version"))
-    )
+    version = pl.when(_IS_V0).then(0).otherwise(pl.col("version"))
     excludes, includes = version >= EXCLUDES_CACHED_FROM, version < INCLUDES_CACHED_BEFORE
     return {
         "prompt_rate_excludes_cached": excludes,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from parsers import clock, containers
+from parsers.durations import span
 from parsers.format import Format, TokenSemantics
 from parsers.records import INSTANT, REQUESTS
 from parsers.xinference import STAMP, is_xinference
@@ -96,12 +97,7 @@ def _rows(ends: pl.DataFrame, local: clock.LocalClock, context: Context) -> pl.D
     def count(name: str) -> pl.Expr:
         return pl.col(name).cast(pl.Int64, strict=False)
 
-    elapsed = (
-        (pl.col("elapsed").cast(pl.Float64, strict=False) * 1e6)
-        .round()
-        .cast(pl.Int64)
-        .cast(pl.Duration("us"))
-    )
+    elapsed = span(pl.col("elapsed").cast(pl.Float64, strict=False) * 1000)
     started = pl.coalesce("added_at", pl.col("at") - elapsed)
     nothing = count("input").is_null() & count("output").is_null()
     bad = pl.coalesce(
@@ -146,6 +142,7 @@ FORMAT = Format(
     title="Xinference log",
     written_by="xinference-local, xinference-supervisor and xinference-worker, on stdout or in files",
     target=REQUESTS,
+    hop="engine",
     container="text",
     recognised_by="lines `YYYY-MM-DD HH:MM:SS,mmm xinference.module pid LEVEL ..`",
     recognise=_recognise,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from pipelines.calls import NO_OUTPUT, is_in_usd, is_served, model_name, reached_a_model
+from pipelines.calls import NO_OUTPUT, is_in_usd, is_served, model_name, reached_a_model, was_turned_away
 from pipelines.costs.exact import times
 from warehouse.price_names import is_self_hosted
 from warehouse.prices import METERS
@@ -131,8 +131,11 @@ def metered(groups: pl.DataFrame, prices: pl.DataFrame) -> pl.DataFrame:
 
 
 def _may_cost(requests: pl.LazyFrame) -> pl.LazyFrame:
-    """Served calls, and failed ones that the source says were billed; never answers from a response cache."""
-    billed_failure = pl.col("cost_reported").fill_null(0) > 0
+    """Served calls, and failed ones that were worked on and that the source says were billed.
+
+    Never answers from a response cache, nor calls that the provider turned away.
+    """
+    billed_failure = (pl.col("cost_reported").fill_null(0) > 0) & ~was_turned_away()
     return requests.filter((is_served() | billed_failure) & reached_a_model())
 
 

@@ -28,8 +28,8 @@ def cost_lines(requests: pl.LazyFrame, prices: pl.DataFrame, own: pl.DataFrame |
     """Compute the lines of cost.
 
     Args:
-        requests: REQUESTS. Served calls count, and failed ones for which the source states a cost above 0;
-            answers from a gateway's response cache do not.
+        requests: REQUESTS. Served calls count, and failed ones for which the source states a cost above 0 unless
+            the provider turned them away; answers from a gateway's response cache do not.
         prices: `unit_prices(price_keys(requests), ...)`.
         own: pools by day (`own_hardware.pool_days`), or None.
 

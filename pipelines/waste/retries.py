@@ -4,9 +4,7 @@ Belongs here: the sums over failed attempts by kind of error. Does not belong he
 (ingest fills `call_id` and `attempt`), cost lines.
 
 Tokens of failed attempts never enter a total of usage. What an attempt counts as:
-    rejected: the provider turned it away (429, 529, other 4xx except 408 and 499; without a status, an error
-        named after a rate limit or an overload). Providers charge nothing for these, whatever a gateway
-        computed: its tokens are estimates, its cost is 0.
+    rejected: the provider turned it away (`calls.was_turned_away`): its tokens are estimates, its cost is 0.
     billed: any other failure whose usage was reported. Its cost is the cost reported in USD (or
         without a currency, as for the lines of cost), else unknown.
     estimated: any other failure whose usage the gateway guessed, a time-out after dispatch for example. The
@@ -18,13 +16,10 @@ from __future__ import annotations
 import polars as pl
 
 from parsers.records import MONEY
-from pipelines.calls import is_in_usd, model_name, reached_a_model
+from pipelines.calls import is_in_usd, model_name, reached_a_model, was_turned_away
 from pipelines.waste.scopes import by_scope, known_sum
 from warehouse.tables import RETRIES
 
-_OVERLOADED = 529
-_CLIENT_GAVE_UP = (408, 499)
-_TURNED_AWAY = r"(?i)rate.?limit|too.?many.?requests|overloaded"
 _ORDER = ("started_at", "source_file", "source_line")
 
 
@@ -48,7 +43,7 @@ def failed_attempts(requests: pl.LazyFrame) -> pl.DataFrame:
     tokens = pl.when(pl.any_horizontal(pl.col("input_tokens", "output_tokens").is_not_null())).then(
         pl.sum_horizontal("input_tokens", "output_tokens")
     )
-    rejected = _rejected()
+    rejected = was_turned_away()
     reported = pl.col("usage_origin") == "reported"
     in_usd = pl.when(is_in_usd()).then("cost_reported")
     own_call = pl.format("{}\n{}", "source_file", "source_line")
@@ -71,12 +66,6 @@ def failed_attempts(requests: pl.LazyFrame) -> pl.DataFrame:
         .sort(_ORDER)
         .collect()
     )
-
-
-def _rejected() -> pl.Expr:
-    status = pl.col("http_status")
-    by_status = (status.is_between(400, 499) & ~status.is_in(_CLIENT_GAVE_UP)) | (status == _OVERLOADED)
-    return pl.coalesce(by_status, pl.col("error_kind").str.contains(_TURNED_AWAY)).fill_null(value=False)
 
 
 def retries(attempts: pl.DataFrame) -> pl.DataFrame:

@@ -21,6 +21,10 @@ def in_json_file(text):
     return json.dumps({"log": text + "\n", "stream": "stdout", "time": STAMP}, separators=(",", ":"))
 
 
+def carried(**fields):
+    return json.dumps(fields)
+
+
 def read(*lines):
     frame = pl.DataFrame({"source_line": range(1, len(lines) + 1), "line": lines})
     return unwrapped(frame, pl.lit(value=True)).rows()
@@ -41,6 +45,22 @@ def read(*lines):
         (f"Jan  2 03:04:05 host llama-server[7]: {TEXT}", None, None),
         (f"Jan  2 03:04:05   ollama[]: {TEXT}", None, None),
         (f"2026-01-02T04:04:05.25+0100 host ollama[7]: {TEXT}", AT, None),
+        (f"1767323045250\t{STAMP}\t{TEXT}", AT, None),
+        (carried(log=TEXT, stream="stdout", time=STAMP, kubernetes={"pod_name": "llm-0"}), AT, "llm-0"),
+        (carried(message=TEXT, kubernetes={"pod": {"name": "llm-0"}}, **{"@timestamp": STAMP}), AT, "llm-0"),
+        (carried(labels={"pod": "llm-0"}, line=TEXT, timestamp=STAMP), AT, "llm-0"),
+        (
+            carried(MESSAGE=TEXT, _SYSTEMD_UNIT="llm.service", __REALTIME_TIMESTAMP="1767323045250000"),
+            AT,
+            "llm.service",
+        ),
+        (
+            carried(textPayload=f"{TEXT}\n", resource={"labels": {"pod_name": "llm-0"}}, timestamp=STAMP),
+            AT,
+            "llm-0",
+        ),
+        (carried(date=1767323045.25, log=f"{STAMP} stdout F {TEXT}"), AT, None),
+        (carried(log=TEXT, time="2026-01-02 03:04:05"), None, None),
     ],
 )
 def test_every_prefix_is_taken_off(line, at, service):
@@ -54,6 +74,29 @@ def test_every_prefix_is_taken_off(line, at, service):
 def test_what_only_looks_like_a_prefix_stays(line):
     text = line.removeprefix("a | ")
     assert read(line)[0][1] == bare(line) == text
+
+
+def test_records_of_a_collector_without_line_feeds_are_no_parts_of_each_other():
+    lines = [carried(log=f"{n}", stream="stdout", time=STAMP).replace(": ", ":") for n in range(3)]
+    assert [row[1] for row in read(*lines)] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        carried(level="info", message="what a program wrote as JSON", model="m"),
+        carried(level="info", labels={}, msg="no field of a collector"),
+        '{"log": "cut',
+    ],
+)
+def test_objects_that_carry_no_line_stay(line):
+    assert read(line)[0][1] == bare(line) == line
+
+
+def test_a_collector_may_have_read_the_line_as_json():
+    line = carried(log={"model": "m", "usage": None}, stream="stdout", time=STAMP)
+    assert read(line) == [(1, bare(line), AT, None)]
+    assert json.loads(bare(line)) == {"model": "m", "usage": None}
 
 
 def test_colours_are_no_text():

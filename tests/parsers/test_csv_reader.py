@@ -126,6 +126,14 @@ def test_delimiters_too_many_at_the_end_of_a_record_make_no_cells(tmp_path):
     assert cells(read(data.replace('"', ""), tmp_path)[0]) == {2: ("1", "2"), 3: (None, None), 4: ("3", "4")}
 
 
+@pytest.mark.parametrize("quote", ["", '"'])
+@pytest.mark.parametrize("null", ["NULL", r"\N", ""])
+def test_what_databases_write_for_no_value_is_null(tmp_path, quote, null):
+    data = f"a,b\n{quote}{null}{quote},NULLS\n"
+    rows, bad, _ = read(data, tmp_path)
+    assert (cells(rows), bad) == ({2: (None, "NULLS")}, {})
+
+
 def test_duplicate_and_empty_names_and_names_that_differ_by_case_are_all_kept(tmp_path):
     rows, _, _ = read('id,ID,,id,source_line\n"1",2,3,4,5\n', tmp_path)
     assert rows == [{"id": "1", "ID": "2", "_2": "3", "id_3": "4", "source_line_": "5", "source_line": 2}]
@@ -217,7 +225,30 @@ def test_every_line_of_any_text_is_accounted_for_and_both_ways_agree(lines):
     assert len(rows) + len(bad) + other + spanned == len(data.splitlines())
 
 
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [(b'a,b\n,1"\n\n', 2), (b"\xef\xbb\xbf\na,b\n1,2\n", 3)],
+    ids=["a stray quote takes no blank line along", "a line of nothing but a byte order mark is no header"],
+)
+def test_lines_that_hold_nothing_stay_lines(data, line, tmp_path):
+    """Each line of the file is accounted for."""
+    rows, bad, other = read(data, tmp_path, strictly=True)
+    assert [row["source_line"] for row in rows] == [line]
+    assert len(rows) + len(bad) + other == data.count(b"\n")
+
+
 def test_delimiter_is_the_one_that_makes_most_cells():
     assert [sniff_delimiter(line) for line in ("a,b;c,d", "a;b;c,d", "a\tb", "a|b|c", "abc", "")] == list(
         ",;\t|,,"
     )
+
+
+def test_delimiter_tears_no_quoted_cell_apart():
+    series = 'up{a=""1"", b=""2"", c=""3""}'
+    lines = (
+        f'"Time";"{series}"',
+        f'Time\t"{series}"',
+        f'"Time","{series}"',
+        f'"a, b", "{series}"',
+    )
+    assert [sniff_delimiter(line) for line in lines] == list(";\t,,")

@@ -103,3 +103,8 @@ def test_the_first_fault_in_the_order_given_is_the_reason():
         "m is not a whole number",
         "n is missing",
     ]
+
+
+def test_of_no_records_the_lines_are_still_a_column():
+    fields = Fields(pl.DataFrame(schema={"source_line": pl.Int64, "model": pl.String}))
+    assert fields.rows(model=fields.text("model")).columns == ["source_line", "model", "_reject", "_other"]

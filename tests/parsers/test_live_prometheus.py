@@ -19,8 +19,9 @@ from urllib.request import urlopen
 import pytest
 
 from parsers.errors import NothingToAuditError, SiteConfigError, UnreadableSourceError
+from parsers.live import Live
 from parsers.live_prometheus import TOKEN_VARIABLE, fetched
-from parsers.sources import Live, find_sources
+from parsers.sources import find_sources
 
 ROOT = Path(__file__).resolve().parents[2]
 BEGIN = datetime(2026, 3, 2, 10, tzinfo=UTC)

@@ -193,6 +193,16 @@ def test_interleaved_tasks_are_put_together_whatever_the_chunks(tasks, chunk):
     assert found["source_line"].to_list() == list(range(1, len(text) + 2))
 
 
+@pytest.mark.parametrize("chunk", [1, 2, 3])
+def test_a_task_without_an_end_and_one_that_was_just_launched_have_a_line_each(chunk):
+    launched = [slot_line(us, "launch_slot_", 0, us, "processing task, is_child = 0") for us in (1, 2)]
+    found = rows(mapped([LOADED, *launched], chunk))
+    assert found.select("source_line", "request_id", "error_kind").rows() == [
+        (2, "1", "end_not_in_log"),
+        (3, "2", "end_not_in_log"),
+    ]
+
+
 def test_what_waits_for_the_next_chunk_is_bounded():
     """A log that launches tasks for ever and ends none, in ever new slots."""
     context = Context("server.log", None)

@@ -203,6 +203,11 @@ def test_a_channel_test_of_one_api_is_a_call_with_a_tag(rows):
     ]
 
 
+def test_records_that_all_lack_their_instant_are_refused(read):
+    found = read(lines(*(entry(created_at=None, type=kind) for kind in (2, 5))), fmt=FORMAT)
+    assert found.reasons == {1: "created_at is missing", 2: "created_at is missing"}
+
+
 def test_quota_is_exact_money(rows):
     (row,) = rows(entry(quota=154726))
     assert (row["cost_reported"], row["cost_currency"]) == (Decimal("0.309452"), "USD")

@@ -77,6 +77,13 @@ def normal(semantics=INSIDE, **values):
             {"input": 150},
             ["cache_outside_input"],
         ),
+        # Both the cache and the reasoning beside: 860 + 24 + 200 + 40 = 1,124.
+        (
+            INSIDE,
+            {"input": 860, "output": 24, "read": 200, "reasoning": 40, "total": 1124},
+            {"input": 1060, "output": 64},
+            ["cache_outside_input", "reasoning_outside_output"],
+        ),
         # OpenAI's two prefix counts may overlap.
         (INSIDE, {"input": 100, "read": 80, "write": 90}, {"write": 20}, ["cache_clamped"]),
         (INSIDE, {"input": 100, "read": 80, "write": 15, "hour": 30}, {"hour": 5}, ["cache_clamped"]),

@@ -158,3 +158,16 @@ def test_source_and_format_stand_in_every_row_and_reject(read):
 def test_empty_file(read):
     found = read("", "input.log", fmt=engine_format(samples))
     assert (found.lines, found.rejects.height) == (0, 0)
+
+
+@pytest.mark.parametrize("year", ["0001", "1969", "2286", "9999"])
+def test_an_instant_of_no_log_refuses_its_record(read, year):
+    """Arithmetic on it would overflow, and a partition of its own would be made for it."""
+
+    def dated(frame, _):
+        at = pl.col("line").str.to_datetime("%Y-%m-%d", time_zone="UTC", strict=False)
+        return frame.select("source_line", at=at, _reject=pl.lit(None, pl.String), _other=pl.lit(value=False))
+
+    found = read(f"{year}-06-01\n2026-06-01\n", "input.log", fmt=engine_format(dated))
+    assert found.reasons == {1: "at is out of range"}
+    assert found.rows["source_line"].to_list() == [2]

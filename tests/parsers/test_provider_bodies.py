@@ -304,14 +304,14 @@ def test_an_event_that_is_too_long_is_refused_and_its_answer_has_no_usage(read):
         "status": "in_progress",
         "usage": None,
     }
-    ended = {**response, "status": "completed", "output": "x" * 70_000, "usage": {"input_tokens": 1}}
+    ended = {**response, "status": "completed", "output": "x" * (9 << 20), "usage": {"input_tokens": 1}}
     result = read(
         events(
             {"type": "response.created", "response": response},
             {"type": "response.completed", "response": ended},
         )
     )
-    assert result.reasons == {3: "the event is longer than 65,536 bytes"}
+    assert result.reasons == {3: "the event is longer than 8,388,608 bytes"}
     assert result.rows["usage_origin"].to_list() == ["missing"]
 
 

@@ -321,3 +321,16 @@ def test_the_head_holds_the_first_line_whole(tmp_path):
     )
     path.write_bytes(b"y\n" * (1 << 20))
     assert len(read_head(only(path)).data) == sources.HEAD_BYTES
+
+
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
+def test_text_in_utf_16_is_laid_down_in_utf_8(codec, tmp_path):
+    """As Excel and PowerShell write it; a character is not torn where a piece ends."""
+    text = "a\r\n" + "\U0001f600 \u2028 b\n" * 30_000
+    path = tmp_path / "log.csv"
+    path.write_bytes(("\ufeff" + text).encode(codec) + b"\x00")
+    source = find_sources([path])[0]
+    laid = lay_down(source, tmp_path)
+    assert laid.path.read_text(encoding="utf-8").removesuffix("\ufffd") == text.replace("\r\n", "\n")
+    assert (laid.newlines, laid.problem) == (30_001, None)
+    assert read_head(source).lines[0] == "a"

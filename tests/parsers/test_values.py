@@ -172,3 +172,11 @@ def test_the_origin_is_an_option_and_a_wrong_one_is_named():
     )
     with pytest.raises(SiteConfigError, match="option origin: 'soon' is not an instant"):
         values.relative_origin(context(origin="soon"))
+
+
+@pytest.mark.parametrize("unit", ["auto", "iso", "%H:%M"])
+def test_an_instant_that_no_record_has_is_null_for_each(unit):
+    """A field that is absent is read as one null, which fits frames of any length."""
+    frame = pl.DataFrame({"raw": ["a", "b"]})
+    found = values.read_fields(frame, {"x": values.instant(values.NO_TEXT, "t", unit=unit)})
+    assert found["x"].to_list() == [None, None]

@@ -1,0 +1,39 @@
+"""What the scheduled pipeline takes from the environment, and what a run leaves of what it fetched."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from parsers.errors import SiteConfigError
+from pipelines.fleet import Fleet
+from pipelines.site import Site, SiteSettings
+from warehouse.store import Warehouse
+
+
+def test_options_of_the_scheduled_pipeline_are_those_of_the_command(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOKENWORKS_OPTIONS", '{"timezone": "Europe/Berlin", "instance": "gpu-1"}')
+    assert SiteSettings().site().reading.options == {"timezone": "Europe/Berlin", "instance": "gpu-1"}
+    monkeypatch.setenv("TOKENWORKS_OPTIONS", '{"zone": "UTC"}')
+    with pytest.raises(SiteConfigError, match="TOKENWORKS_OPTIONS: zone: there is no option zone"):
+        SiteSettings().site()
+
+
+def test_what_was_fetched_is_no_part_of_the_folder_and_goes(monkeypatch, tmp_path):
+    home = tmp_path / "out"
+    site = Site(Warehouse(home), ("-",), Fleet.default(), home)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"{}\n")))
+    (source,) = site.found()
+    assert (source.name, source.path.read_bytes()) == ("stdin", b"{}\n")
+    assert site.warehouse.owns(source.path)
+    site.forget_brought()
+    assert list(home.iterdir()) == []
+
+
+def test_sources_are_shown_without_secrets(tmp_path):
+    addresses = ("logs", "-", "postgresql://u:s3cret@h/db", "https://h/x?sig=s3cret")
+    site = Site(Warehouse(tmp_path), addresses, Fleet.default(), tmp_path)
+    assert site.shown == "logs, stdin, postgresql://h/db, https://h/x"
