@@ -106,8 +106,9 @@ FROM (SELECT {LINE}, unnest(entry) FROM (SELECT {LINE}, TRY(from_json(line, {str
 
     def recognise(head: Head) -> bool:
         lines = head.lines[:_HEAD_LINES]
-        bare = [containers.bare(line) for line in lines]
-        return bare != lines and not fmt.recognise(head) and fmt.recognise(_head_of(bare))
+        # A line that has nothing before it is no container's, whatever stands before the others.
+        behind = [bare for line in lines if (bare := containers.bare(line)) != line]
+        return bool(behind) and not fmt.recognise(head) and fmt.recognise(_head_of(behind))
 
     def rows(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         lines = containers.unwrapped(frame, pl.col("line").str.contains("{", literal=True))
