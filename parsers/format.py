@@ -184,5 +184,7 @@ class Format:
     traps: tuple[str, ...] = ()
     hop: Literal["gateway", "client", "engine", "proxy"] = "gateway"
     """Where the calls were seen. A call that several hops logged counts once: see `pipelines/ingest/hops.py`."""
+    replays: bool = False
+    """Whether a later file may tell records again, days later and under new times (forks of an agent's session)."""
     priority: int = 0
     """Among records with one record_key in several formats, the lowest priority is kept."""

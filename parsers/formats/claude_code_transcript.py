@@ -110,6 +110,7 @@ FORMAT = Format(
     written_by="Claude Code: sessions below projects/, sub-agents included",
     target=REQUESTS,
     hop="client",
+    replays=True,
     container="json_lines",
     recognised_by="JSON objects with sessionId and type, among them turns (isSidechain, or usage of a message)",
     recognise=_recognise,

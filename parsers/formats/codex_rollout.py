@@ -164,6 +164,7 @@ FORMAT = Format(
     written_by="Codex CLI: sessions/YYYY/MM/DD/rollout-*.jsonl, archived_sessions",
     target=REQUESTS,
     hop="client",
+    replays=True,
     container="json_lines",
     recognised_by="JSON objects with type session_meta, turn_context, event_msg or response_item, and payload",
     recognise=_recognise,

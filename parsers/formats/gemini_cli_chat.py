@@ -100,6 +100,7 @@ FORMAT = Format(
     written_by="Gemini CLI: tmp/<project>/chats/session-*.json",
     target=REQUESTS,
     hop="client",
+    replays=True,
     container="json_document",
     recognised_by="a JSON object with sessionId, projectHash, startTime and messages",
     recognise=_recognise_document,

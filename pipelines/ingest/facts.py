@@ -5,7 +5,8 @@ parsing (`land.py`), sums (`pipelines/demand/`).
 
 Doubles, in this order, each counted:
 1. A file with the content of another: the older one is read (by its time, then its name), the other is a copy.
-2. Rows of one format with one record_key: the first is kept (files by time and name, then lines). Of sums
+2. Rows of one format with one record_key: the earliest is kept (then files by time and name, then lines), on whatever
+   day where a format may tell records again (`Format.replays`). Of sums
    (`usage_buckets`) with one record_key, of whatever format, the last is kept: a sum grows until it is settled.
 3. Rows without a record_key that an overlapping older file of the format has too, equal in all columns.
 4. Rows of a gateway's second export (a format of lower priority) whose call and outcome are in the first: dropped.
@@ -176,9 +177,16 @@ def drop_days_outside(first: date, last: date, warehouse: Warehouse) -> None:
 
 
 def _parts(landings: Sequence[Landing], day: date) -> list[Landing]:
-    """Landings with rows on a day or its neighbours, whose attempts may belong together."""
+    """Landings with rows on a day or its neighbours, whose attempts may belong together, and all that may be replayed."""
     near = {(day + timedelta(days=step)).isoformat() for step in (-1, 0, 1)}
-    return [landing for landing in landings if not near.isdisjoint(landing.days)]
+    of_day = [landing for landing in landings if not near.isdisjoint(landing.days)]
+    if not any(_replays(landing) for landing in of_day):
+        return of_day
+    return [landing for landing in landings if landing in of_day or _replays(landing)]
+
+
+def _replays(landing: Landing) -> bool:
+    return landing.format in FORMAT_NAMES and load(landing.format).replays
 
 
 def _hop(format_name: str | None) -> int:
@@ -262,10 +270,17 @@ class _Build:
     def _narrow(self, identity: str, further: str = "") -> None:
         """Make `near`: what tells records with a key apart, and `further` columns."""
         at = self._at
+        ranks = [
+            str(rank)
+            for rank, item in enumerate(self.chosen.landings)
+            if item in self.parts and _replays(item)
+        ]
+        of_any_day = f" OR file_rank IN ({', '.join(ranks)})" if ranks else ""
         self.connection.execute(
             f"CREATE TEMP TABLE near AS SELECT source_format, source_line, file_rank, {further}"
             f'CASE WHEN record_key IS NOT NULL THEN {identity} END AS record, {at} AS "at" '
-            f"FROM ({_records(self.table, self.parts, self.warehouse)}) WHERE {self._within(at, RETRY_SPAN)}"
+            f"FROM ({_records(self.table, self.parts, self.warehouse)}) "
+            f"WHERE {self._within(at, RETRY_SPAN)}{of_any_day}"
         )
 
     def _overlaps(self) -> str:

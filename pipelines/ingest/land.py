@@ -214,9 +214,16 @@ def _plainly_named(laid: Laid, work: Path) -> Laid:
 
 
 def _format(head: Head, reading: Reading) -> tuple[str, Format]:
-    if reading.mapping is not None:
-        return "described by the mapping file", reading.mapping
-    found = detect(head, reading.format_name)
+    mapped = "described by the mapping file"
+    if reading.mapping is not None and reading.mapping.recognise(head):
+        return mapped, reading.mapping
+    try:
+        found = detect(head, reading.format_name)
+    except UnknownFormatError:
+        if reading.mapping is None:
+            raise
+        # The mapping says which of its columns the file lacks.
+        return mapped, reading.mapping
     return found.because, found.format
 
 

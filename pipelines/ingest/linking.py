@@ -24,8 +24,8 @@ placed AS (
 )
 SELECT source_format, file_rank, source_line, "at" FROM placed WHERE place > 1
 """
-SAME_RECORD = _SAME_RECORD.format(order="file_rank, source_line")
-"""Rows of one format with one record_key, but for the first."""
+SAME_RECORD = _SAME_RECORD.format(order='"at", file_rank, source_line')
+"""Rows of one format with one record_key, but for the earliest."""
 SAME_BUCKET = _SAME_RECORD.format(order="file_rank DESC, source_line DESC")
 """Sums with one record_key, whatever format read them, but for the last: a sum grows until it is settled."""
 
