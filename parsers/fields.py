@@ -85,6 +85,10 @@ class Fields:
             "source_line", **shown, _reject=first_fault(faults), _other=no if other is None else other
         )
 
+    def series(self, value: pl.Expr) -> pl.Series:
+        """What an expression gives for each record; one of absent fields alone would give a single value."""
+        return self.frame.with_columns(value.alias("_series"))["_series"]
+
     def has(self, name: str) -> bool:
         """Whether any record of the chunk has the field."""
         return name in self.frame.columns

@@ -179,7 +179,7 @@ def _with_prompt(rows: pl.DataFrame, fields: Fields, context: Context) -> pl.Dat
     parts = pl.when(pl.col(f"{at}.messages").list.len() > 0).then(
         pl.concat_list(*before, *single, pl.col(f"{at}.messages"))
     )
-    hashes = context.hasher.chain(fields.frame.select(parts).to_series(), rows["input_tokens"])
+    hashes = context.hasher.chain(fields.series(parts), rows["input_tokens"])
     return rows.with_columns(hashes)
 
 

@@ -164,7 +164,7 @@ def _with_prompt(rows: pl.DataFrame, fields: Fields, context: Context) -> pl.Dat
         parts = pl.when(parts.list.len() > 0).then(
             pl.concat_list(pl.col("model_parameters.tools").fill_null([]), parts)
         )
-    hashes = context.hasher.chain(fields.frame.select(parts).to_series(), rows["input_tokens"])
+    hashes = context.hasher.chain(fields.series(parts), rows["input_tokens"])
     return rows.with_columns(hashes)
 
 
@@ -183,7 +183,9 @@ FORMAT = Format(
     recognise=_recognise,
     map=_map,
     structure=STRUCTURE,
-    semantics=TokenSemantics(cache_read="inside", cache_write="inside", reasoning="inside", clock="utc"),
+    semantics=TokenSemantics(
+        cache_read="inside", cache_write="inside", reasoning="inside", clock="utc", money="USD"
+    ),
     traps=(
         "Each attempt of a call is a row; attempts share litellm_call_id.",
         "response_time is the time to first token for streams: latency is endTime - startTime.",

@@ -106,7 +106,7 @@ def _recognise(head: Head) -> bool:
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     fields = bodies.lifted(frame, _BODIES)
-    of_gemini = fields.frame.select(fields.raw(*gemini.STATED).is_not_null()).to_series()
+    of_gemini = fields.series(fields.raw(*gemini.STATED).is_not_null())
     if not of_gemini.any():
         return _rows(fields, context)
     parts = [gemini.FORMAT.map(frame.filter(of_gemini), context)]

@@ -33,7 +33,7 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     # Chunks of a stream state the answer so far; the last one says why it ended.
     is_part = fields.text("finish_reason.type").is_null() & fields.text("completion_tokens").is_not_null()
     rows = request_rows(fields, context)
-    return rows.with_columns(_other=fields.frame.select(is_part).to_series())
+    return rows.with_columns(_other=fields.series(is_part))
 
 
 FORMAT = Format(

@@ -108,3 +108,10 @@ def test_the_first_fault_in_the_order_given_is_the_reason():
 def test_of_no_records_the_lines_are_still_a_column():
     fields = Fields(pl.DataFrame(schema={"source_line": pl.Int64, "model": pl.String}))
     assert fields.rows(model=fields.text("model")).columns == ["source_line", "model", "_reject", "_other"]
+
+
+def test_a_series_of_absent_fields_is_as_long_as_the_chunk():
+    """Polars gives a single value for an expression that names no column."""
+    fields = Fields(pl.DataFrame({"source_line": [1, 2, 3], "t": ["a", None, "b"]}))
+    assert fields.series(fields.text("absent").is_null()).to_list() == [True, True, True]
+    assert fields.series(fields.text("t")).to_list() == ["a", None, "b"]
