@@ -260,7 +260,7 @@ class _Build:
         hop_of = {
             rank: _hop(item.format) for rank, item in enumerate(self.chosen.landings) if item in self.parts
         }
-        if len(set(hop_of.values())) < 2:  # noqa: PLR2004 - a pair
+        if len({item.format for item in self.parts}) < 2:  # noqa: PLR2004 - a pair
             return
         live = pl.DataFrame(self.connection.sql(linking.LIVE_CALLS).to_arrow_table())
         calls = live.with_columns(hop=pl.col("file_rank").replace_strict(hop_of, return_dtype=pl.Int64))

@@ -1,7 +1,8 @@
-"""Calls that were seen at more than one hop: by the client, a proxy, the gateway, the engine behind it.
+"""Calls that were seen at more than one hop: by the client, a proxy, a gateway or two, the engine behind it.
 
-Belongs here: which rows of one hop's log are calls that a better-placed log has too. Does not belong here: doubles within
-one product's logs, which share identities (`linking.py`); sums and samples, which are no calls (`demand/sums.py`).
+Belongs here: which rows of one log are calls that a better-placed log of another product has too. Does not belong here:
+doubles within one product's logs, which share identities (`linking.py`); sums and samples, which are no calls
+(`demand/sums.py`).
 
 Logs of two hops share no identity, but a call ends at all of them at almost one instant, with the same output. So rows are
 paired in order of their ends, those with counts by equal output, the others by time alone. A log is another view of the
@@ -36,22 +37,27 @@ def seen_elsewhere(calls: pl.DataFrame) -> pl.DataFrame:
         `file_rank, source_line` of the rows that are there already.
 
     """
-    nothing = calls.clear().select("file_rank", "source_line")
-    hops = calls["hop"].unique().sort().to_list()
-    if len(hops) < 2:  # noqa: PLR2004 - a pair
-        return nothing
-    kept = calls.filter(pl.col("hop") == hops[0])
-    doubles = [nothing]
-    for hop in hops[1:]:
-        for log in calls.filter(pl.col("hop") == hop).partition_by("source_format", maintain_order=True):
-            paired = _paired(log, kept)
-            doubles.append(log.filter(paired).select("file_rank", "source_line"))
-            kept = pl.concat([kept, log.filter(~paired)])
+    doubles = [calls.clear().select("file_rank", "source_line")]
+    logs = sorted(
+        calls.partition_by("hop", "source_format", maintain_order=True),
+        key=lambda log: (log["hop"][0], -log.height),
+    )
+    kept = logs[0] if logs else calls
+    for log in logs[1:]:
+        # Two gateways may be as busy as each other: there, an equal instant alone shows nothing.
+        candidates = (
+            log if log["hop"][0] > logs[0]["hop"][0] else log.filter(pl.col("output_tokens").is_not_null())
+        )
+        found = candidates.filter(_paired(candidates, kept)).select("file_rank", "source_line")
+        doubles.append(found)
+        kept = pl.concat([kept, log.join(found, on=["file_rank", "source_line"], how="anti")])
     return pl.concat(doubles)
 
 
 def _paired(log: pl.DataFrame, kept: pl.DataFrame) -> pl.Series:
     """Which rows of a log have their pair among the kept; none if the log is no view of the same traffic."""
+    if log.is_empty() or kept.is_empty():
+        return pl.Series([False] * log.height, dtype=pl.Boolean)
     first, last = kept["end_us"].min(), kept["end_us"].max()
     inside = log["end_us"].is_between(first - SLACK_US, last + SLACK_US)  # type: ignore[operator]
     counted = log["output_tokens"].is_not_null()

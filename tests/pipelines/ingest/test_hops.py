@@ -84,6 +84,15 @@ def test_logs_of_different_traffic_are_both_kept():
     assert found(log(GATEWAY, CALLS), log(ENGINE, later)) == []
 
 
+def test_two_gateways_in_a_row_are_told_by_counts_alone():
+    """The fuller log stays; bare arrivals of another gateway are its own traffic."""
+    first = log(GATEWAY, [*CALLS, (99_000, 5)])
+    second = log(GATEWAY, [(end + 40, out) for end, out in CALLS], file_rank=7)
+    renamed = second.with_columns(source_format=pl.lit("new_api_logs"))
+    assert found(first, renamed) == [(7, line) for line in range(1, 21)]
+    assert found(first, renamed.with_columns(output_tokens=pl.lit(None, pl.Int64))) == []
+
+
 def test_few_rows_without_counts_are_no_evidence():
     few = [(end, None) for end, _ in CALLS[: LEAST_ROWS - 1]]
     assert found(log(GATEWAY, CALLS), log(PROXY, few)) == []
