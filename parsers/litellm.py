@@ -199,7 +199,7 @@ def own_tags(fields: Fields, name: str) -> pl.Expr:
 
 def endpoint(address: pl.Expr) -> pl.Expr:
     """An upstream address without credentials, query and fragment."""
-    return present(address).str.replace(r"://[^/@]*@", "://").str.replace(r"[?#].*$", "")
+    return routes.endpoint(present(address))
 
 
 def http_status(status: pl.Expr, error_code: pl.Expr) -> pl.Expr:

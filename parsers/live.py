@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
 from parsers.errors import UnreadableSourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
+    from http.client import HTTPResponse
     from pathlib import Path
 
 STDIN = "-"
@@ -84,6 +85,28 @@ def brought(address: str, live: Live) -> Iterator[tuple[str, Path]]:
             from parsers import remote
 
             yield from remote.fetched(address, live)
+
+
+def download(answer: HTTPResponse, path: Path, name: str) -> None:
+    """Write the answer of a web server into a file.
+
+    Raises:
+        UnreadableSourceError: it is larger than MAX_BYTES, or less came than was announced.
+
+    """
+    spool(cast("IO[bytes]", answer), path, name)
+    expected, size = answer.headers.get("Content-Length", ""), path.stat().st_size
+    if expected.isdecimal() and size != int(expected):
+        raise broken_off(name, f"{size:,} of {int(expected):,} bytes came")
+
+
+def broken_off(name: str, reason: str) -> UnreadableSourceError:
+    """What is told of a server that gave no answer, or a part of it."""
+    return UnreadableSourceError(
+        f"the server can't be reached or broke off ({reason})",
+        where=name,
+        remedy="Check the address, and that it answers from this machine.",
+    )
 
 
 def spool(stream: IO[bytes], path: Path, name: str) -> None:

@@ -12,15 +12,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from datetime import UTC, datetime, timedelta
-from http.client import HTTPException
+from http.client import HTTPException, responses
 from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.parse import SplitResult, parse_qs, urlencode, urlsplit
 from urllib.request import Request, urlopen
 
-from parsers.errors import NothingToAuditError, SiteConfigError, UnreadableSourceError
+from parsers.errors import DISK_TROUBLE, NothingToAuditError, SiteConfigError, UnreadableSourceError
+from parsers.live import broken_off, download, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +76,10 @@ def fetched(address: str, live: Live) -> Path:
 
 
 def _read_address(address: str) -> tuple[SplitResult, int]:
-    parts = urlsplit(address)
+    try:
+        parts = urlsplit(address)
+    except ValueError as error:
+        raise _wrong(address) from error
     server = parts._replace(scheme=_SCHEMES[parts.scheme], query="", fragment="")
     if parts.username or parts.password:
         raise SiteConfigError(
@@ -86,12 +89,16 @@ def _read_address(address: str) -> tuple[SplitResult, int]:
         )
     step = parse_qs(parts.query).get("step", [str(_DEFAULT_STEP_S)])[0].removesuffix("s")
     if not parts.hostname or not re.fullmatch(r"[1-9]\d{0,4}", step):
-        raise SiteConfigError(
-            "the address of a Prometheus is wrong",
-            where=address,
-            remedy="Write it like prometheus+http://host:9090 or prometheus+http://host:9090/?step=60 (seconds).",
-        )
+        raise _wrong(address)
     return server, int(step)
+
+
+def _wrong(address: str) -> SiteConfigError:
+    return SiteConfigError(
+        "the address of a Prometheus is wrong",
+        where=shown(address),
+        remedy="Write it like prometheus+http://host:9090 or prometheus+http://host:9090/?step=60 (seconds).",
+    )
 
 
 def _pieces(window: tuple[datetime, datetime], step_s: int) -> Iterator[tuple[int, int]]:
@@ -123,16 +130,16 @@ def _write_answer(server: SplitResult, question: dict[str, object], path: Path) 
     if token := os.environ.get(TOKEN_VARIABLE):
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     try:
-        with urlopen(request, timeout=_TIMEOUT_S) as answer, part.open("wb") as out:  # noqa: S310
-            shutil.copyfileobj(answer, out)
+        with urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - as above
+            download(answer, part, _shown(server))
     except HTTPError as error:
         raise _refusal(server, error) from error
-    except (OSError, HTTPException) as error:
-        raise UnreadableSourceError(
-            f"the server can't be reached or broke off ({getattr(error, 'reason', None) or type(error).__name__})",
-            where=_shown(server),
-            remedy="Check the address, and that it answers from this machine.",
-        ) from error
+    except (OSError, HTTPException, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in DISK_TROUBLE:
+            raise
+        # What is wrong with a header (ValueError) would repeat the token.
+        reason = "" if isinstance(error, ValueError) else getattr(error, "reason", "")
+        raise broken_off(_shown(server), str(reason or type(error).__name__)) from error
     with part.open("rb") as stream:
         start = stream.read(4096).lstrip()
     if not re.match(rb'\{\s*"status"\s*:\s*"success"', start):
@@ -154,7 +161,7 @@ def _refusal(server: SplitResult, error: HTTPError) -> UnreadableSourceError:
     try:
         kind = str(json.loads(error.read(_MAX_MESSAGE_BYTES))["errorType"])[:40]
     except (ValueError, LookupError, TypeError, OSError, HTTPException):
-        kind = error.reason or "no reason given"
+        kind = responses.get(error.code, "no reason known")
     remedy = "Check the address and the server's log."
     if error.code in {401, 403}:
         remedy = f"Set {TOKEN_VARIABLE} to a bearer token that the server accepts."

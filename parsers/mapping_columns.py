@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from parsers import values
+from parsers import routes, values
 from parsers.clock import LocalClock
 from parsers.mapping_file import currency_of, pattern_of, units_of
 from parsers.records import INSTANT, MONEY
@@ -132,8 +132,7 @@ class ColumnReader:
             digest = self.context.hasher.digest
             return Reading(value.map_batches(lambda keys: _digested(keys, digest), return_dtype=pl.String))
         if column.name == "endpoint":
-            bare = value.str.replace(r"^([A-Za-z][\w+.-]*://)[^/@?#]*@", "$1").str.replace(r"(?s)[?#].*$", "")
-            return Reading(bare)
+            return Reading(routes.endpoint(value))
         if column.name == "error_kind":
             return Reading(
                 pl.when(value.str.contains(_ERROR_CLASS)).then(value),

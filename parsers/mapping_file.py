@@ -214,6 +214,8 @@ def read_mapping_file(path: Path) -> MappingFile:
         and remedy.
 
     """
+    if path.exists() and not path.is_file():
+        raise SiteConfigError("it is no file", where=str(path), remedy="Give a TOML file.")
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:

@@ -15,7 +15,7 @@ import uuid
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from fnmatch import fnmatchcase
-from http.client import HTTPException
+from http.client import HTTPException, responses
 from typing import IO, TYPE_CHECKING, Literal, cast
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -23,7 +23,7 @@ from urllib.request import Request, urlopen
 import pyarrow.fs as pafs
 
 from parsers.errors import DISK_TROUBLE, SiteConfigError, UnreadableSourceError
-from parsers.live import shown, spool
+from parsers.live import broken_off, download, shown, spool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,6 +64,12 @@ def fetched(address: str, live: Live) -> Iterator[tuple[str, Path]]:
     if store not in _VARIABLES:
         yield shown(address), _downloaded(address, live)
         return
+    if not bucket:
+        raise SiteConfigError(
+            "the address names no bucket",
+            where=shown(address),
+            remedy=f"Write it like {store}://bucket/logs/.",
+        )
     try:
         files = _opened(store, bucket)
         for info in _listed(files, f"{bucket}/{key}".rstrip("/")):
@@ -79,7 +85,7 @@ def fetched(address: str, live: Live) -> Iterator[tuple[str, Path]]:
             raise
         raise UnreadableSourceError(
             f"the store can't be reached or refuses ({_reason(error)})",
-            where=address,
+            where=shown(address),
             remedy=f"It is asked as the environment says: {_VARIABLES[store]}.",
         ) from error
 
@@ -188,7 +194,8 @@ def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 def _downloaded(address: str, live: Live) -> Path:
-    if _MAGIC.search(shown(address)):
+    # Brackets of the host are those of an IPv6 address.
+    if _MAGIC.search(shown(address).split("/", 3)[-1]):
         raise SiteConfigError(
             "a web server does not list its files", where=shown(address), remedy="Name each file."
         )
@@ -196,24 +203,22 @@ def _downloaded(address: str, live: Live) -> Path:
     try:
         request = Request(address, headers={"User-Agent": "tokenworks"})  # noqa: S310 - http or https
         with urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - as above
-            spool(answer, path, shown(address))
+            download(answer, path, shown(address))
             changed = answer.headers.get("Last-Modified")
-            expected, size = answer.headers.get("Content-Length"), path.stat().st_size
     except HTTPError as error:
         error.close()
         if error.code == 404:  # noqa: PLR2004 - as HTTP has it
             raise _absent(address) from error
         raise UnreadableSourceError(
-            f"the server refuses it (HTTP {error.code}, {error.reason or 'no reason given'})",
+            f"the server refuses it (HTTP {error.code}, {responses.get(error.code, 'no reason known')})",
             where=shown(address),
             remedy="Check the address; where files are guarded, give a signed one.",
         ) from error
     except (OSError, HTTPException, ValueError) as error:
         if isinstance(error, OSError) and error.errno in DISK_TROUBLE:
             raise
-        raise _broken_off(address, str(getattr(error, "reason", None) or type(error).__name__)) from error
-    if expected and expected.isdecimal() and size != int(expected):
-        raise _broken_off(address, f"{size:,} of {int(expected):,} bytes came")
+        reason = str(getattr(error, "reason", None) or type(error).__name__)
+        raise broken_off(shown(address), reason) from error
     try:
         _date(path, parsedate_to_datetime(changed) if changed else None)
     except ValueError:
@@ -225,14 +230,6 @@ def _downloaded(address: str, live: Live) -> Path:
 def _date(path: Path, changed: datetime | None) -> None:
     if changed is not None:
         os.utime(path, (changed.timestamp(), changed.timestamp()))
-
-
-def _broken_off(address: str, reason: str) -> UnreadableSourceError:
-    return UnreadableSourceError(
-        f"the server can't be reached or broke off ({reason})",
-        where=shown(address),
-        remedy="Check the address, and that it answers from this machine.",
-    )
 
 
 def _absent(address: str) -> UnreadableSourceError:

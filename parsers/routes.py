@@ -18,8 +18,9 @@ _OPERATIONS = (
     (r"/batches\b", "batch"),
     (r"/completions\b", "completion"),
 )
-_QUERY_OR_FRAGMENT = r"[?#].*$"
-_CREDENTIALS = r"://[^/@]*@"
+_QUERY_OR_FRAGMENT = r"(?s)[?#].*"
+_CREDENTIALS = r"^([^/?#]*//)?[^/?#]*@"
+"""To the last @ of the host: passwords have some of their own."""
 
 
 def operation(path: pl.Expr) -> pl.Expr:
@@ -32,4 +33,4 @@ def operation(path: pl.Expr) -> pl.Expr:
 
 def endpoint(address: pl.Expr) -> pl.Expr:
     """A path or address without credentials, query and fragment: those may hold keys."""
-    return address.str.replace(_CREDENTIALS, "://").str.replace(_QUERY_OR_FRAGMENT, "")
+    return address.str.replace(_CREDENTIALS, "${1}").str.replace(_QUERY_OR_FRAGMENT, "")

@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 import uuid
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -226,16 +226,23 @@ def read_head(source: Source) -> Head:
     Shorter where the data is cut off: `lay_down` meets the same fault and reports it.
 
     Raises:
-        UnreadableSourceError: the source can't be opened.
+        UnreadableSourceError: the source can't be opened, or is damaged from its first byte.
 
     """
     with open_source(source) as stream:
         data = bytearray()
-        with suppress(DamagedError):
+        try:
             for block in blocks(stream, HEAD_BYTES):
                 data += block
                 if len(data) >= MAX_HEAD_BYTES or b"\n" in data:
                     break
+        except DamagedError as error:
+            if not data:
+                raise UnreadableSourceError(
+                    f"the data is cut off or damaged from its start ({error})",
+                    where=source.name,
+                    remedy="Check that it is complete.",
+                ) from error
         return Head(source.name, bytes(data))
 
 

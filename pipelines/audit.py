@@ -68,6 +68,8 @@ def _importing_checks_meanwhile(site: Site) -> Site:
     def on_file(landing: Landing) -> None:
         if landing.rows and not started.is_set():
             started.set()
+            # Dagster queries through SQLAlchemy meanwhile, which must not meet its own ORM half imported.
+            import_module("sqlalchemy.orm")
             threading.Thread(target=_import_checks).start()
         site.on_file(landing)
 

@@ -46,6 +46,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+_SHOWN_PROBLEMS = 5
+_WIDE = 400
 _stderr = Console(stderr=True, highlight=False)
 
 PathsArgument = Annotated[
@@ -66,7 +68,11 @@ FormatOption = Annotated[
     str | None, typer.Option("--format", help="Format of the files; default: by content.")
 ]
 MappingOption = Annotated[
-    Path | None, typer.Option("--mapping", help="TOML file that describes the columns of a log.")
+    Path | None,
+    typer.Option(
+        "--mapping",
+        help="TOML file that describes the columns of a log; files without them are read as usual.",
+    ),
 ]
 TimezoneOption = Annotated[
     str | None, typer.Option(help="Time zone of logs that name none, e.g. Europe/Berlin.")
@@ -89,8 +95,12 @@ def main() -> None:
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
     warnings.simplefilter("ignore")
+    if sys.stdout is None:
+        # Closed by the caller; else the next file to be opened would take its place.
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - for the whole run
     _end_on_interrupt()
-    app(prog_name="tokenworks")
+    with _one_line_errors():
+        app(prog_name="tokenworks")
 
 
 def _end_on_interrupt() -> None:
@@ -204,20 +214,27 @@ def audit(
     out: Annotated[Path, typer.Option(help="Folder for the report and the data.")] = Path("tokenworks-out"),
     format_name: FormatOption = None,
     mapping: MappingOption = None,
-    window: Annotated[str | None, typer.Option(help="START..END, ISO dates or instants, UTC.")] = None,
+    window: Annotated[
+        str | None, typer.Option(help="START..END, UTC: ISO dates, both included, or instants.")
+    ] = None,
     timezone: TimezoneOption = None,
     year: YearOption = None,
     settings: SetOption = None,
-    title: Annotated[str | None, typer.Option(help="Title of the report; default: the paths.")] = None,
+    title: Annotated[
+        str | None, typer.Option(help="Title of the report; default: the name in fleet.toml, else the paths.")
+    ] = None,
 ) -> None:
     """Read logs, analyse them, and write audit.html and audit.json into OUT."""
     from pipelines.fleet import Fleet, load_fleet
     from pipelines.site import Site, parse_window
     from warehouse.store import Warehouse
 
+    problems: list[str] = []
     with _stderr.status("starting") as status:
 
         def on_file(landing: Landing) -> None:
+            if landing.problem:
+                problems.append(landing.problem)
             told = landing.problem if not landing.format else f"{landing.rows:,} rows"
             status.update(escape(_line(f"read {landing.path}: {told}")))
 
@@ -242,6 +259,10 @@ def audit(
 
     for line in decision_lines(report.decision):
         typer.echo(_line(line))
+    for problem in problems[:_SHOWN_PROBLEMS]:
+        _say(f"[bold yellow]warning:[/] {escape(_line(problem))}")
+    if len(problems) > _SHOWN_PROBLEMS:
+        _say(f"[bold yellow]warning:[/] {len(problems) - _SHOWN_PROBLEMS} more files, named in the report")
     _say(f"report: {escape(_line(str(report.html)))}  data: {escape(_line(str(report.json)))}")
 
 
@@ -297,13 +318,14 @@ def parse(
     from warehouse.store import Warehouse
 
     reading = _reading(format_name, mapping, _options(timezone, year, settings))
-    lines = rows = rejects = other = 0
+    lines = rows = rejects = other = unread = 0
     with tempfile.TemporaryDirectory(prefix="tokenworks-") as folder:
         warehouse = Warehouse(Path(folder))
         sources = distinct(find_sources([file], Live(Path(folder) / "live")))
         for landing in land_each(sources, warehouse, reading):
             if landing.problem:
-                if not landing.format and len(sources) == 1:
+                unread += not landing.format
+                if unread == len(sources):
                     raise landing.error()
                 _say(escape(_line(landing.problem)))
             for part in warehouse.parts(landing.id) if landing.id else ():
@@ -348,7 +370,8 @@ def formats() -> None:
         table.add_column(heading, overflow="fold")
     for fmt in all_formats():
         table.add_row(fmt.name, fmt.title, fmt.target.name, fmt.recognised_by)
-    Console(highlight=False).print(table)
+    # In a pipe one line each, for grep.
+    Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE).print(table)
     typer.echo("Any other CSV, JSON lines or Parquet file: describe its columns with --mapping FILE.toml.")
 
 

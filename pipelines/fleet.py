@@ -257,6 +257,8 @@ def load_fleet(path: Path) -> Fleet:
         SiteConfigError: the file is absent or not TOML, or a key is unknown, missing or wrong.
 
     """
+    if path.exists() and not path.is_file():
+        raise SiteConfigError("it is no file", where=str(path), remedy="Give a TOML file")
     try:
         data = tomllib.loads(path.read_text("utf-8"), parse_float=Decimal)
     except OSError as error:

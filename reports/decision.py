@@ -16,8 +16,8 @@ from typing import Any, Literal
 from reports import strings
 from reports.decision_grounds import Statement, confidence, reasons, risks
 from reports.document_figures import covered_s, monthly_usd, share
-from reports.hardware_action import HardwareAction, Verdict, hardware_action
-from reports.numbers import duration, money, printable
+from reports.hardware_action import HardwareAction, Verdict, hardware_action, pool_in_words
+from reports.numbers import duration, money
 from reports.sums import costs_as_stated
 
 MATERIAL_SAVING = Decimal("0.05")
@@ -30,13 +30,17 @@ Money = Decimal | None
 
 @dataclass(frozen=True, slots=True)
 class MoneyChange:
-    """USD per month now, after, and if the waste stays; None is unknown. `left_out`: pools in no sum."""
+    """USD per month now, after, and if the waste stays; None is unknown.
+
+    `left_out`: pools in no sum; `left_out_after`: what their choices would cost.
+    """
 
     now: Money
     after: Money
     unfixed: Money
     basis: str
     left_out: tuple[str, ...] = ()
+    left_out_after: Money = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,7 @@ def _money_change(document: Mapping[str, Any], *, with_fix: bool) -> MoneyChange
         None if unfixed is None else _sum(unfixed, compared),
         basis,
         tuple(sorted(left)) if now is not None and compared and today else (),
+        _sum(after, sorted(left)) if left <= set(after) else None,
     )
 
 
@@ -155,22 +160,29 @@ def _sum(amounts: Mapping[str, Decimal], pools: Sequence[str]) -> Money:
 def _money_line(document: Mapping[str, Any], change: MoneyChange) -> str:
     words = strings.MONEY
     now, after = words["a_month"].format(usd=money(change.now)), money(change.after)
-    unfixed = "" if change.unfixed is None else words["unfixed"].format(unfixed=money(change.unfixed))
+    stays = after if change.unfixed is None else money(change.unfixed)
+    unfixed = "" if stays == after else words["unfixed"].format(unfixed=stays)
     if change.now is not None and change.after is not None:
         if change.basis != words["basis_fleet"]:
             now = words["how"].format(now=now, basis=change.basis)
-        key = "same" if change.now == change.after and change.unfixed in {None, change.now} else "now_after"
-        return words[key].format(now=now, after=after, unfixed=unfixed) + _left_out(change.left_out)
+        key = "now_after"
+        if money(change.now) == after and not unfixed:
+            key = "as_much" if change.now != change.after or change.left_out else "same"
+        return words[key].format(now=now, after=after, unfixed=unfixed) + _left_out(change)
     if change.after is not None:
         return words["after_only"].format(missing=words["no_price"], after=after, unfixed=unfixed)
     return _line_without_after(document, change)
 
 
-def _left_out(pools: Sequence[str]) -> str:
-    words = strings.MONEY
-    if len(pools) == 1:
-        return words["left_out"].format(pools=printable(pools[0], 40))
-    return words["left_out_many"].format(count=len(pools)) if pools else ""
+def _left_out(change: MoneyChange) -> str:
+    words, pools, after = strings.MONEY, change.left_out, change.left_out_after
+    if not pools:
+        return ""
+    named = (
+        pool_in_words(pools[0], 40) if len(pools) == 1 else words["left_out_many"].format(count=len(pools))
+    )
+    cost = words["left_out_unknown"] if after is None else words["left_out_after"].format(after=money(after))
+    return words["left_out"].format(pools=named, cost=cost)
 
 
 def _line_without_after(document: Mapping[str, Any], change: MoneyChange) -> str:

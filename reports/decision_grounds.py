@@ -49,6 +49,8 @@ IDLE_LIMIT = 0.25
 """Above this share of the cost, idle hardware is a reason of its own."""
 EXACT_EVIDENCE_LIMIT = 0.5
 SHOWN_RISKS = 4
+_RISKY_LOAD = 0.1
+"""Share of what the choice carries: a peak below it would have to grow tenfold to be a risk."""
 _PEAK_WINDOWS = (60.0, 300.0, 3600.0)
 _MEDIUM_POINTS = 2
 
@@ -186,20 +188,33 @@ def _option_risks(document: Document) -> list[Statement]:
     words, out = strings.RISK, []
     options = [option for option in document["sizing"]["as_is"]["options"] if option["is_choice"]]
     limit = slo_ms(document, "ttft_p95_ms")
-    loads = [option["peak_utilisation"] for option in options if option["peak_utilisation"]]
-    if loads and max(loads) < 1:
-        out.append(Statement(words["headroom"].format(growth=percent(1 / max(loads) - 1)), "sensitivity"))
-    highs = [option["ttft_ms"]["high"] for option in options if option["ttft_ms"]["high"] is not None]
-    if limit is not None and highs and max(highs) > limit:
-        text = words["slo_interval"].format(high=latency(max(highs)), limit=latency(limit))
+    loads = [(option["peak_utilisation"], option["pool"]) for option in options if option["peak_utilisation"]]
+    if loads and _RISKY_LOAD <= max(loads)[0] < 1:
+        load, pool = max(loads)
+        text = words["headroom"].format(growth=percent(1 / load - 1), pool=printable(pool))
+        out.append(Statement(text, "sensitivity"))
+    highs = [
+        (option["ttft_ms"]["high"], option["pool"])
+        for option in options
+        if option["ttft_ms"]["high"] is not None
+    ]
+    if limit is not None and highs and max(highs)[0] > limit:
+        high, pool = max(highs)
+        text = words["slo_interval"].format(high=latency(high), limit=latency(limit), pool=printable(pool))
         out.append(Statement(text, "options"))
-    if any(option["replicas"] == 1 for option in options):
-        out.append(Statement(words["spare_none"], "options"))
+    bare = sorted(option["pool"] for option in options if option["replicas"] == 1)
+    if bare:
+        key = "spare_none" if len(bare) == 1 else "spare_none_many"
+        text = words[key].format(pool=printable(bare[0]), count=len(bare) - 1)
+        out.append(Statement(text, "options"))
     return out
 
 
 def _minor_risks(document: Document) -> list[Statement]:
     words, tokens, out = strings.RISK, document["tokens"], []
+    if document["inputs"]["files_with_problems"]:
+        count = document["inputs"]["files_with_problems"]
+        out.append(Statement(words["bad_files"].format(count=count), "quality"))
     unpriced = document["costs"]["unpriced_requests"]
     if unpriced:
         out.append(Statement(words["unpriced"].format(count=short(unpriced)), "money"))
@@ -214,9 +229,6 @@ def _minor_risks(document: Document) -> list[Statement]:
     assumed = assumed_ratio(document)
     if assumed:
         out.append(Statement(words["assumed"].format(share=percent(assumed)), "demand"))
-    if document["inputs"]["files_with_problems"]:
-        count = document["inputs"]["files_with_problems"]
-        out.append(Statement(words["bad_files"].format(count=count), "quality"))
     return out
 
 

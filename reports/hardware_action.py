@@ -85,9 +85,19 @@ def _undecided_words(pools: Sequence[str], options: Sequence[Option]) -> str:
         return words["pools_undecided"].format(count=len(pools))
     reasons = [_told([option for option in options if option["pool"] == pool]) for pool in pools]
     return "".join(
-        words["pool_undecided"].format(pool=printable(pool), reason=reason)
+        words["pool_undecided"].format(pool=_begins(pool_in_words(pool)), reason=reason)
         for pool, reason in zip(pools, reasons, strict=True)
     )
+
+
+def _begins(words: str) -> str:
+    """The words at the beginning of a sentence; a name keeps its case."""
+    return words[0].upper() + words[1:] if words == strings.NO_MODEL else words
+
+
+def pool_in_words(pool: str, limit: int = 80) -> str:
+    """A pool's name; in words where it is that of the calls without a model."""
+    return strings.NO_MODEL if pool == strings.UNKNOWN else printable(pool, limit)
 
 
 def _why_no_options(document: Mapping[str, Any]) -> str:
@@ -125,7 +135,7 @@ def _pool_action(
 ) -> tuple[Verdict, str, bool]:
     """What to do with one pool: the verdict, its phrase, and whether it is an API that stays."""
     words = strings.DECISION
-    where = "" if alone else words["for_pool"].format(pool=printable(pool))
+    where = "" if alone else words["for_pool"].format(pool=pool_in_words(pool))
     if chosen["serving"] == "api":
         stays = bool(chosen["is_today"])
         return "keep" if stays else "rent", words["keep_api" if stays else "api"].format(where=where), stays
@@ -140,4 +150,5 @@ def _pool_action(
         more = chosen["count"] - today["count"]
         name = printable(chosen["accelerator"])
         return verdict, words[f"{verdict}_more"].format(count=more, accelerator=name, where=where), False
-    return verdict, words[verdict].format(option=option_name(chosen), where=where), False
+    unstated = words["today_unstated"] if today is None else ""
+    return verdict, words[verdict].format(option=option_name(chosen), where=where + unstated), False

@@ -9,6 +9,8 @@ from __future__ import annotations
 from types import MappingProxyType
 
 UNKNOWN = "unknown"
+NO_MODEL = "the calls without a model's name"
+"""The pool of calls whose log names no model, in a sentence."""
 
 DECISION = MappingProxyType(
     {
@@ -26,6 +28,7 @@ DECISION = MappingProxyType(
         "rent_more": "rent {count} more {accelerator}{where}",
         "api": "move to an API{where}",
         "for_pool": " for {pool}",
+        "today_unstated": " (no fleet.toml says what serves it today)",
         "more_pools": "see the options for {count} more pools",
         "keep_apis": "keep the API for {count} models",
         "pools_undecided": " {count} pools can't be judged: the options say why.",
@@ -60,10 +63,13 @@ MONEY = MappingProxyType(
         "now_after": "Now {now}; {after} a month after the change{unfixed}.",
         "how": "{now} ({basis})",
         "unfixed": " ({unfixed} if the waste stays)",
-        "left_out": " Without {pools}: no known cost.",
-        "left_out_many": " {count} pools without a known cost are left out.",
+        "left_out": " Not in it: {pools} ({cost}).",
+        "left_out_many": "{count} pools",
+        "left_out_unknown": "no known cost",
+        "left_out_after": "now unknown, {after} a month after",
         "now_only": "Now {now}; after the change: unknown, {missing}.",
         "same": "Now {now}, and the same after: nothing changes.",
+        "as_much": "Now {now}, and about as much after the change.",
         "after_only": "Now: unknown, {missing}; after the change {after} a month{unfixed}.",
         "window_only": "{total} in the {length} of the window, too short to speak of a month.",
         "as_stated": "As the sources state it for the window: {stated}. No call has a price, so nothing is scaled.",
@@ -165,11 +171,12 @@ RISK = MappingProxyType(
         "cache_unknown": "Cache reads are unknown for {share} of the calls. Log cached tokens.",
         "cache_unknown_cost": "Cache reads are unknown for {share} of the calls: their cost is a bound.",
         "usage_missing": "Token counts are missing for {share} of the calls.",
-        "headroom": "Growth of the peak above {growth} exceeds what the choice carries.",
-        "spare_none": "The choice runs as one replica: nothing carries the load while it is down.",
-        "slo_interval": "The upper end of the estimated p95 TTFT ({high}) breaks the SLO ({limit}).",
+        "headroom": "Growth of the peak above {growth} exceeds what the choice for {pool} carries.",
+        "spare_none": "One replica of {pool}: nothing carries the load while it is down.",
+        "spare_none_many": "One replica of {pool} and of {count} more: nothing carries the load while it is down.",
+        "slo_interval": "The upper end of the estimated p95 TTFT of {pool} ({high}) breaks the SLO ({limit}).",
         "failed_checks": "{count} checks of the data failed ({names}).",
-        "bad_files": "{count} files could not be read to their end.",
+        "bad_files": "{count} files were not read, or not to their end.",
         "impossible": "{problem}.",
         "none": "No risk stands out in the data.",
         "no_requests": "Without requests neither demand nor waste nor cost can be told.",

@@ -323,11 +323,18 @@ def run(seed: int, inputs: int, jobs: int, *, landed: bool = False) -> list[Fail
             for entry in [entry for entry in running if not entry[0].is_alive() or not entry[2].empty()]:
                 running.remove(entry)
                 process, trail, results = entry
+                found: list[Failure] = []
                 if results.empty() and process.exitcode:
                     last = int(trail.read_text(encoding="utf-8"))
-                    failures.append(Failure(last, "", f"its process ended with {process.exitcode}"))
+                    found = [Failure(last, "", f"its process ended with {process.exitcode}")]
                 elif not results.empty():
-                    failures += results.get()
+                    found = results.get()
+                failures += found
+                # At once: a run of many inputs may be stopped.
+                for failure in found:
+                    sys.stderr.write(
+                        f"\ninput {failure.number} of seed {seed} ({failure.sample}):\n{failure.what}\n"
+                    )
                 process.join()
                 done += 1
                 sys.stderr.write(f"\r{min(done * BATCH, inputs):,} inputs, {len(failures)} failures")
@@ -354,12 +361,9 @@ def main() -> int:
         sys.stdout.write(f"{sample.format} {sample.name}\n")
         size = GROUP if given.landed else 1
         failures = run_batch(given.seed, range(given.only, given.only + size), landed=given.landed)
+        sys.stdout.write("".join(f"{failure.what}\n" for failure in failures))
     else:
         failures = run(given.seed, given.inputs, given.jobs, landed=given.landed)
-    for failure in failures[:20]:
-        sys.stdout.write(
-            f"\ninput {failure.number} of seed {given.seed} ({failure.sample}):\n{failure.what}\n"
-        )
     return int(bool(failures))
 
 

@@ -121,6 +121,7 @@ def test_formats_lists_all(tokenworks):
     code, out, _ = tokenworks("formats")
     assert code == 0
     assert all(name in out for name in FORMAT_NAMES)
+    assert len(out.splitlines()) == len(FORMAT_NAMES) + 2, "in a pipe each is one line"
 
 
 def test_sniff_says_what_and_why(here, tokenworks):
@@ -157,6 +158,20 @@ def test_parse_prints_rows_rejects_and_counts(here, tokenworks):
     assert lines[-1] == "5 lines = 2 rows + 2 rejects + 1 other"
 
 
+def test_a_mapping_leaves_the_other_files_of_a_folder_to_their_formats(here, tokenworks):
+    columns = '[columns]\nstarted_at = "time"\ninput_tokens = "tokens"\n'
+    write("map.toml", 'format = "csv"\n' + columns)
+    write("logs/own.csv", "time,tokens\n2026-11-16T12:00:00Z,7\n")
+    write("logs/good.jsonl", GOOD)
+    code, out, _ = tokenworks("parse", "logs", "--mapping", "map.toml")
+    assert code == 0
+    formats = [json.loads(line)["source_format"] for line in out.splitlines()]
+    assert sorted(formats) == ["litellm_payload"] * 5 + ["mapping_map"]
+    write("logs/own.csv", "when,tokens\n2026-11-16T12:00:00Z,7\n")
+    code, _, err = tokenworks("parse", "logs", "--mapping", "map.toml")
+    assert (code, "has no column 'time'" in err) == (5, True)
+
+
 def test_parse_keeps_every_digit_and_is_plain_ascii(here, tokenworks):
     """Money is a string, hashes are whole 64-bit numbers, instants say Z; nothing can steer a terminal."""
     write("x.jsonl", payload(1, response_cost=0.000000123456, model=HOSTILE_MODEL, end_user="Zoë"))
@@ -182,10 +197,30 @@ def test_parse_ends_quietly_when_nobody_listens(here):
     assert done.stderr == ""
 
 
-def test_output_that_cannot_be_written_is_told(here):
+def test_a_closed_standard_output_is_no_fault(here):
+    """What is opened next would else be its file descriptor."""
+    done = subprocess.run(
+        ["sh", "-c", '"$0" parse good.jsonl >&-', PROGRAM], check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "5 lines = 5 rows + 0 rejects + 0 other\n")
+
+
+def test_files_of_which_none_can_be_read_are_an_error(here, tokenworks):
+    (here / "none").mkdir()
+    for name in ("a", "b"):
+        (here / "none" / name).write_text("hm\n")
+    code, out, err = tokenworks("parse", "none")
+    assert (code, out) == (3, "")
+    assert [line.partition(": no format")[0] for line in err.splitlines()] == ["none/a", "error: none/b"]
+    (here / "none" / "c.jsonl").write_text(GOOD)
+    assert tokenworks("parse", "none")[0] == 0
+
+
+@pytest.mark.parametrize("arguments", [["parse", "good.jsonl"], ["--version"]])
+def test_output_that_cannot_be_written_is_told(here, arguments):
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [PROGRAM, "parse", "good.jsonl"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            [PROGRAM, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     assert done.returncode == cli.CANT_WRITE
     assert done.stderr == f"error: No space left on device. {cli._NO_ROOM}\n"
@@ -247,8 +282,10 @@ def test_a_log_is_piped_into_every_command(here, command):
     for arguments in (["parse", "-"], ["sniff", "-"]):
         ran = command(*arguments, input=GOOD)
         assert (ran.code, "stdin" in ran.out) == (0, True), ran.err
-    program = [PROGRAM, "audit", "-", "--out", "out"]
-    subprocess.run(program, input=packed, capture_output=True, check=True)
+    write("odd.csv", "a,b\n1,2\n")
+    program = [PROGRAM, "audit", "-", "odd.csv", "--out", "out"]
+    done = subprocess.run(program, input=packed, capture_output=True, check=True)
+    assert b"warning: odd.csv: no format recognises it" in done.stderr
     document = json.loads(Path("out/audit.json").read_text())
     assert account(document) == (5, 5)
     assert "stdin" in Path("out/audit.html").read_text()

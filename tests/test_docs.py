@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from parsers.errors import TokenworksError
+from parsers.mapping import load_mapping
 from pipelines import cli
-from pipelines.fleet import load_fleet
+from pipelines.fleet import Pool, Site, Slo, load_fleet
 from pipelines.reference_docs import DOCS, PAGES, exit_codes
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -88,3 +89,20 @@ def test_the_fleet_file_of_the_readme_can_be_read(tmp_path):
     path = tmp_path / "fleet.toml"
     path.write_text(shown[1], encoding="utf-8")
     assert load_fleet(path).pool_of("llama-3.3-70b-instruct") is not None
+
+
+SITE_FILES = (ROOT / "docs" / "site-files.md").read_text(encoding="utf-8")
+
+
+def test_every_key_of_the_fleet_file_is_explained():
+    for section in (Site, Slo, Pool):
+        for key in section.model_fields:
+            assert f"`{key}` |" in SITE_FILES, key
+
+
+def test_the_mapping_file_of_the_page_can_be_read(tmp_path):
+    shown = re.search(r"```toml\n(.*?)```", SITE_FILES, flags=re.DOTALL)
+    assert shown is not None
+    path = tmp_path / "our_proxy.toml"
+    path.write_text(shown[1], encoding="utf-8")
+    assert load_mapping(path).name == "mapping_our_proxy"

@@ -152,7 +152,9 @@ FORMAT = Format(
     map=_map,
     structure={**dict.fromkeys(_COLUMNS, "VARCHAR"), "metadata": "JSON", "request_tags": "JSON"},
     embedded=_EMBEDDED,
-    semantics=TokenSemantics(cache_read="inside", cache_write="inside", reasoning="inside", clock="utc"),
+    semantics=TokenSemantics(
+        cache_read="inside", cache_write="inside", reasoning="inside", clock="utc", money="USD"
+    ),
     traps=_TRAPS,
     priority=1,
 )

@@ -153,7 +153,9 @@ FORMAT = Format(
     map=_map,
     structure=_STRUCTURE,
     embedded=_EMBEDDED,
-    semantics=TokenSemantics(cache_read="inside", cache_write="inside", reasoning="absent", clock="utc"),
+    semantics=TokenSemantics(
+        cache_read="inside", cache_write="inside", reasoning="absent", clock="utc", money="USD"
+    ),
     traps=(
         "Rows marked claude or usage_semantic anthropic leave cache reads and writes outside prompt_tokens.",
         "other.input_tokens_total, where it is there, is the whole input whatever the row is marked.",

@@ -46,7 +46,7 @@ def write_report(site: Site) -> Report:
     """Write `audit.json` and `audit.html` into the site's report folder."""
     warehouse = site.warehouse
     inputs = AuditInputs(
-        title=site.title or site.shown,
+        title=site.title or (site.fleet.site.name if site.fleet.site.stated("name") else site.shown),
         files=warehouse.read(FILES),
         duplicates=DroppedDoubles(warehouse).by_format(),
         fleet={**site.fleet.model_dump(mode="json"), "basis": list(site.fleet.basis)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -18,6 +19,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from parsers import live
 from parsers.errors import NothingToAuditError, SiteConfigError, UnreadableSourceError
 from parsers.live import Live
 from parsers.live_prometheus import TOKEN_VARIABLE, fetched
@@ -223,11 +225,52 @@ def test_the_token_goes_to_the_server_and_credentials_do_not_stand_in_addresses(
 
 
 @pytest.mark.parametrize(
-    "address", ["prometheus+http://", "prometheus+http://h/?step=0", "prometheus+http://h/?step=x"]
+    "address",
+    [
+        "prometheus+http://",
+        "prometheus+http://[h",
+        "prometheus+http://h/?step=0",
+        "prometheus+http://h/?token=s3cret&step=x",
+    ],
 )
 def test_wrong_addresses_are_refused(tmp_path, address):
-    with pytest.raises(SiteConfigError, match="step=60"):
+    with pytest.raises(SiteConfigError, match="step=60") as caught:
         fetched(address, Live(tmp_path, HOUR))
+    assert "s3cret" not in str(caught.value)
+
+
+def test_an_answer_that_breaks_off_or_has_no_end_is_no_answer(tmp_path, monkeypatch):
+    def cut(handler):
+        handler.wfile.write(b'HTTP/1.0 200 OK\r\nContent-Length: 999\r\n\r\n{"status":"success"')
+        return 200, b""
+
+    with serving(cut) as server, pytest.raises(UnreadableSourceError, match=r"broke off \(.* of 999 bytes"):
+        fetched(f"prometheus+http://{server}", Live(tmp_path, HOUR))
+    monkeypatch.setattr(live, "MAX_BYTES", 5)
+    with (
+        serving(lambda _: (200, b'{"status":"success"}')) as server,
+        pytest.raises(UnreadableSourceError, match="larger than 5 bytes"),
+    ):
+        fetched(f"prometheus+http://{server}", Live(tmp_path, HOUR))
+
+
+def test_a_full_disk_is_not_blamed_on_the_server(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(live, "spool", full)
+    with serving(lambda _: (200, b"{}")) as server, pytest.raises(OSError, match="No space left"):
+        fetched(f"prometheus+http://{server}", Live(tmp_path, HOUR))
+
+
+def test_a_token_that_is_no_header_is_not_shown(tmp_path, monkeypatch):
+    monkeypatch.setenv(TOKEN_VARIABLE, "t0ken\nx")
+    with (
+        serving(lambda _: (200, b"{}")) as server,
+        pytest.raises(UnreadableSourceError, match="ValueError") as caught,
+    ):
+        fetched(f"prometheus+http://{server}", Live(tmp_path, HOUR))
+    assert "t0ken" not in str(caught.value)
 
 
 def test_addresses_are_told_from_paths_and_are_for_audits_only():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 
 import duckdb
 import polars as pl
@@ -518,6 +520,10 @@ def test_an_absent_or_binary_mapping_file(tmp_path):
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(SiteConfigError, match=r"binary\.toml: the mapping file can't be read"):
         load_mapping(tmp_path / "binary.toml")
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(SiteConfigError, match="it is no file"):
+            load_mapping(path)
 
 
 def test_a_column_that_the_log_lacks_is_named_with_the_closest_one(load):

@@ -259,6 +259,8 @@ def test_refusals_of_a_web_server_are_told(host, tmp_path, path, kind, said):
 def test_a_server_that_is_not_there_is_told(tmp_path):
     with pytest.raises(UnreadableSourceError, match=r"http://127.0.0.1:1/x: .*refused"):
         find_sources(["http://127.0.0.1:1/x"], Live(tmp_path))
+    with pytest.raises(UnreadableSourceError, match=r"http://\[::1\]:1/x: .*can't be reached"):
+        find_sources(["http://[::1]:1/x"], Live(tmp_path))
 
 
 def test_endless_answers_end(host, tmp_path, monkeypatch):
@@ -321,6 +323,9 @@ def test_refusals_of_a_store_are_told(stores, tmp_path, monkeypatch):
     for path in ("absent.jsonl", "logs/*.none"):
         with pytest.raises(UnreadableSourceError, match=r"no such object or folder\. Check"):
             find_sources([f"s3://bucket/{path}"], Live(tmp_path))
+    for address in ("s3://", "s3:///logs/x"):
+        with pytest.raises(SiteConfigError, match="names no bucket"):
+            find_sources([address], Live(tmp_path))
     with pytest.raises(SiteConfigError, match="no pattern"):
         find_sources(["s3://buck*/x"], Live(tmp_path))
     monkeypatch.setenv("AWS_ENDPOINT_URL", stores)

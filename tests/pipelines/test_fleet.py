@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -121,6 +122,9 @@ def test_an_error_names_file_key_and_remedy_in_one_line(write, old, new, key, re
 def test_an_absent_file_is_a_site_error(tmp_path):
     with pytest.raises(SiteConfigError, match="can't be read"):
         load_fleet(tmp_path / "none.toml")
+    for path in (tmp_path, Path("/dev/zero")):
+        with pytest.raises(SiteConfigError, match="it is no file"):
+            load_fleet(path)
 
 
 OWN_PRICES = "provider,model,meter,usd_per_token\nopenai,gpt-5*,input,0.0000005\n"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import sys
+import threading
+from dataclasses import dataclass
 
 import pytest
 
 from parsers.errors import SiteConfigError
+from pipelines import audit
 from pipelines.fleet import Fleet
 from pipelines.site import Site, SiteSettings
 from warehouse.store import Warehouse
@@ -37,3 +40,24 @@ def test_sources_are_shown_without_secrets(tmp_path):
     addresses = ("logs", "-", "postgresql://u:s3cret@h/db", "https://h/x?sig=s3cret")
     site = Site(Warehouse(tmp_path), addresses, Fleet.default(), tmp_path)
     assert site.shown == "logs, stdin, postgresql://h/db, https://h/x"
+
+
+def test_dagster_and_the_checks_never_import_one_package_at_once(monkeypatch, tmp_path):
+    """SQLAlchemy's ORM is whole before a second thread, and Dagster's queries, go on."""
+
+    @dataclass
+    class Landed:
+        rows: int
+
+    imported: list[tuple[str, bool]] = []
+    here = threading.current_thread()
+    monkeypatch.setattr(
+        audit, "import_module", lambda name: imported.append((name, threading.current_thread() is here))
+    )
+    site = audit._importing_checks_meanwhile(Site(Warehouse(tmp_path), (), Fleet.default(), tmp_path))
+    for rows in (0, 3, 4):
+        site.on_file(Landed(rows))  # type: ignore[arg-type]
+    for thread in threading.enumerate():
+        if thread is not here and not thread.daemon:
+            thread.join(5)
+    assert imported == [("sqlalchemy.orm", True), ("great_expectations.expectations", False)]

@@ -149,8 +149,45 @@ def test_a_pool_without_a_choice_is_named_and_left_out_of_the_money(week):
     found = decision(audit_document(dataclasses.replace(week, fleet_options=options)))
     assert found.headline.endswith("for main. Do not buy. odd can't be judged: no price is known.")
     assert found.money_line.startswith("Now 38,900 USD a month; 24,900 USD a month")
-    assert found.money_line.endswith("Without odd: no known cost.")
+    assert found.money_line.endswith("Not in it: odd (no known cost).")
     assert "1 of 2 pools without a recommendation" in found.confidence_why
+
+
+def test_a_choice_whose_cost_today_is_unknown_is_told_with_its_price(document):
+    for scenario in ("as_is", "waste_removed"):
+        options = document["sizing"][scenario]["options"]
+        chosen = next(option for option in options if option["is_choice"])
+        options.append(chosen | {"pool": "new", "is_today": False, "usd_per_month": "5000"})
+    found = decision(document)
+    assert found.money_line.endswith("Not in it: new (now unknown, 5,000 USD a month after).")
+    assert " for new (no fleet.toml says what serves it today)" in found.headline
+
+
+def test_calls_without_a_model_are_not_called_unknown(document):
+    for scenario in ("as_is", "waste_removed"):
+        options = document["sizing"][scenario]["options"]
+        options.append(
+            options[0] | {"pool": "unknown", "is_choice": False, "reasons": ["No choice: no price"]}
+        )
+    found = decision(document)
+    assert found.headline.endswith("The calls without a model's name can't be judged: no price.")
+    assert found.money_line.endswith("Not in it: the calls without a model's name (no known cost).")
+
+
+def test_money_that_reads_the_same_is_said_once(document):
+    options = document["sizing"]["waste_removed"]["options"]
+    stays = next(option for option in document["sizing"]["as_is"]["options"] if option["is_choice"])
+    for option in options:
+        if option["is_choice"]:
+            option["usd_per_month"] = str(float(stays["usd_per_month"]) - 0.01)
+    assert decision(document).money_line == "Now 38,900 USD a month, and about as much after the change."
+
+
+@pytest.mark.parametrize(("load", "said"), [(0.5, True), (0.05, False)])
+def test_only_growth_that_may_come_is_a_risk(document, load, said):
+    for option in document["sizing"]["as_is"]["options"]:
+        option["peak_utilisation"] = load
+    assert any(risk.text.startswith("Growth of the peak above") for risk in decision(document).risks) is said
 
 
 def test_money_without_options_is_the_window_scaled_to_a_month(document):
