@@ -19,7 +19,7 @@ from parsers.sources import HEAD_BYTES
 from tests import fuzz
 
 QUICK_INPUTS = 300
-SLOW_INPUTS = 3_000
+SLOW_INPUTS = 1_500
 HEAD_LIMIT_S = 2.0
 JSON_FORMATS = [fmt for fmt in all_formats() if fmt.container == "json_lines"]
 LEAVES = st.one_of(
