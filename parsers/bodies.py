@@ -6,7 +6,6 @@ that states none. Does not belong here: what a body means (`formats/`), streams 
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -15,6 +14,7 @@ from parsers import routes
 from parsers.clock import flag_list
 from parsers.fields import Fields, Read
 from parsers.json_heads import mostly
+from parsers.json_text import decoded
 from parsers.records import INSTANT
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _opened(value: Any) -> Any:
     if not isinstance(value, str) or not value.startswith("{") or len(value) > _MAX_NESTED_CHARACTERS:
         return value
     try:
-        return json.loads(value)
+        return decoded(value)
     except (ValueError, RecursionError):
         return None
 

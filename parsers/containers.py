@@ -18,6 +18,7 @@ import re
 import polars as pl
 
 from parsers import clock, values
+from parsers.json_text import decoded
 
 _ANSI = r"(?:\x1b|\\u001[bB]|\^\[|#033)\[[0-9;]*m"
 """A colour, also as tee, JSON and syslog write its first character."""
@@ -56,7 +57,7 @@ def bare(line: str) -> str:
     is_object = line.startswith("{") and line.rstrip().endswith("}")
     if line.startswith(_JSON_FILE) or (is_object and _DOES_CARRY.search(line)):
         try:
-            carrier = json.loads(line)
+            carrier = decoded(line)
         except (ValueError, RecursionError):
             return _COLOUR.sub("", line.removeprefix(_JSON_FILE))
         held = next((carrier[name] for name in _TEXTS if carrier.get(name) is not None), line)

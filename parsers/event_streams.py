@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from parsers import containers
+from parsers.json_text import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -200,7 +201,7 @@ def _data(line: str) -> str:
 
 def _parsed(data: str) -> dict[str, Any] | None:
     try:
-        value = json.loads(data)
+        value = decoded(data)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

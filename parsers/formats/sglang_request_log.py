@@ -8,7 +8,6 @@ here: batch lines (`sglang_log.py`; a log that has both is read for those), expo
 from __future__ import annotations
 
 import ast
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from parsers import clock, containers
 from parsers.fields import Fields
 from parsers.format import Format
 from parsers.formats.sglang_log import has_batches
+from parsers.json_text import decoded
 from parsers.records import REQUESTS
 from parsers.sglang import IS_REQUEST, META, MODEL, PARAMETERS, SEMANTICS, STAMP, START, TRAPS, request_rows
 
@@ -88,7 +88,7 @@ def _record(line: str) -> dict[str, Any] | None:
     """What a line says of its request, named as in the exports; None if it is of no request that has ended."""
     try:
         if line.startswith("{"):
-            entry = json.loads(line)
+            entry = decoded(line)
             if entry.get("event") != "request.finished":
                 return None
             meta, asked = entry["out"]["meta_info"], entry.get("obj")

@@ -15,6 +15,7 @@ from parsers import routes
 from parsers.fields import Fields
 from parsers.format import Format, TokenSemantics
 from parsers.json_heads import mostly
+from parsers.json_text import decoded
 from parsers.records import REQUESTS
 from parsers.twins import csv_twin
 
@@ -149,7 +150,7 @@ def _merged(chunks: str) -> str | None:
     starts the stream, and its last delta overwrites what it repeats.
     """
     try:
-        stated_chunks = json.loads(chunks)
+        stated_chunks = decoded(chunks)
     except RecursionError:
         return None
     answer: dict[str, Any] = {}
