@@ -115,6 +115,8 @@ def assemble(every: pl.DataFrame, lines: pl.DataFrame, context: Context) -> pl.D
     tasks = _tasks(events).with_columns(row_line=_row_line(first, last, releases=carried["releases"]))
     rows = _rows(tasks.filter(pl.col("row_line").is_not_null()), context)
     carried["events"] = _to_carry(events, tasks, last)
+    taken = pl.concat([carried.get("taken", rows["source_line"].clear()), rows["source_line"]])
+    carried["taken"] = taken.filter(taken.is_in(carried["events"]["source_line"].implode()))
     carried["last_line"] = last
     return (
         every.select("source_line")
@@ -127,7 +129,12 @@ def unfinished(context: Context) -> pl.DataFrame:
     """Rows of the tasks that wait for a line when the log ends: their second end line, or any end at all."""
     events: pl.DataFrame = context.carried.get("events", EVENTS.to_frame())
     tasks = _tasks(_by_task(events)).with_columns(row_line=pl.coalesce("end_line", "any_line"))
-    return _rows(tasks.filter(pl.col("is_launch") | pl.col("total_ms").is_not_null()), context)
+    rows = _rows(tasks.filter(pl.col("is_launch") | pl.col("total_ms").is_not_null()), context)
+    # A damaged line may be of two tasks, and of one of them the row already.
+    free = rows.filter(
+        ~pl.col("source_line").is_in(context.carried.get("taken", rows["source_line"].clear()).implode())
+    )
+    return free.unique("source_line", keep="first", maintain_order=True)
 
 
 def _events(lines: pl.DataFrame, before: pl.DataFrame, context: Context) -> pl.DataFrame:

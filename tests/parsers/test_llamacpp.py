@@ -294,3 +294,14 @@ def test_response_timings_of_the_recorded_calls_give_the_recorded_tokens(recorde
         assert found[column].to_list() == [call["timings"][name] for call in calls]
     sent = pl.Series([call["t_start_epoch"] for call in calls])
     assert ((found["started_at"].dt.epoch("us") / 1e6) - sent).min() > -1.1
+
+
+def test_a_damaged_line_of_two_tasks_is_one_row(read):
+    """Line ends are gone: the end of one task and the launch of another stand on one line."""
+    line = (
+        "      total time =    6000.00 ms /    70 tokens "
+        "slot launch_slot_: id  0 | task 276 | processing task prompt eval time =    1000.00 ms /    20 tokens"
+    )
+    result = read(line, "server.log", format_name="llamacpp_log")
+    assert result.rows["source_line"].to_list() == [1]
+    assert result.lines == 1
