@@ -15,7 +15,7 @@ def line(at: str, kind: str, payload: dict) -> str:
 
 
 def start(at: str, session: str, **more: str) -> str:
-    return line(at, "session_meta", {"id": session, "cwd": "/work/shop", "cli_version": "0.98.0", **more})
+    return line(at, "session_meta", {"id": session, "cwd": "/home/dev/shop", "cli_version": "0.98.0", **more})
 
 
 def count(at: str, total: int, last: int) -> str:
