@@ -182,7 +182,7 @@ def _parts(landings: Sequence[Landing], day: date) -> list[Landing]:
     of_day = [landing for landing in landings if not near.isdisjoint(landing.days)]
     if not any(_replays(landing) for landing in of_day):
         return of_day
-    return [landing for landing in landings if landing in of_day or _replays(landing)]
+    return [landing for landing in landings if _replays(landing) or not near.isdisjoint(landing.days)]
 
 
 def _replays(landing: Landing) -> bool:
@@ -224,6 +224,12 @@ class _Build:
     def _at(self) -> str:
         return quoted(instant_of(self.table))
 
+    @property
+    def _ranked(self) -> dict[int, Landing]:
+        """The parts by their place among all landings, as `file_rank` has it."""
+        ids = {item.id for item in self.parts}
+        return {rank: item for rank, item in enumerate(self.chosen.landings) if item.id in ids}
+
     def _within(self, column: str, margin: timedelta = timedelta(0)) -> str:
         first, last = self.start - margin, self.start + timedelta(days=1) + margin
         return f"{column} >= {_literal(first)} AND {column} < {_literal(last)}"
@@ -257,11 +263,9 @@ class _Build:
             self.connection.execute(linking.ATTEMPTS)
 
     def _find_other_hops(self) -> None:
-        hop_of = {
-            rank: _hop(item.format) for rank, item in enumerate(self.chosen.landings) if item in self.parts
-        }
         if len({item.format for item in self.parts}) < 2:  # noqa: PLR2004 - a pair
             return
+        hop_of = {rank: _hop(item.format) for rank, item in self._ranked.items()}
         live = pl.DataFrame(self.connection.sql(linking.LIVE_CALLS).to_arrow_table())
         calls = live.with_columns(hop=pl.col("file_rank").replace_strict(hop_of, return_dtype=pl.Int64))
         self.connection.register("elsewhere", seen_elsewhere(calls).to_arrow())
@@ -270,11 +274,7 @@ class _Build:
     def _narrow(self, identity: str, further: str = "") -> None:
         """Make `near`: what tells records with a key apart, and `further` columns."""
         at = self._at
-        ranks = [
-            str(rank)
-            for rank, item in enumerate(self.chosen.landings)
-            if item in self.parts and _replays(item)
-        ]
+        ranks = [str(rank) for rank, item in self._ranked.items() if _replays(item)]
         of_any_day = f" OR file_rank IN ({', '.join(ranks)})" if ranks else ""
         self.connection.execute(
             f"CREATE TEMP TABLE near AS SELECT source_format, source_line, file_rank, {further}"
