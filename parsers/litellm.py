@@ -227,3 +227,20 @@ def with_safe_key(rows: pl.DataFrame, context: Context) -> pl.DataFrame:
         return rows
     hashed = pl.Series([context.hasher.digest(key) for key in raw], dtype=pl.String)
     return rows.with_columns(pl.col("api_key_hash").replace(raw, hashed))
+
+
+def daily_sums(fields: Fields) -> dict[str, pl.Expr]:
+    """The columns of USAGE_BUCKETS that LiteLLM's daily tables and their API state alike."""
+    counts = {
+        "failed_requests": "failed_requests",
+        "input_tokens": "prompt_tokens",
+        "cache_read_tokens": "cache_read_input_tokens",
+        "cache_write_5m_tokens": "cache_creation_input_tokens",
+        "output_tokens": "completion_tokens",
+    }
+    return {
+        "gateway": pl.lit("litellm"),
+        **{name: fields.whole(stated).value for name, stated in counts.items()},
+        "cost_reported": fields.money("spend").value,
+        "cost_currency": pl.lit("USD"),
+    }

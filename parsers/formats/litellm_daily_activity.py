@@ -65,24 +65,17 @@ def _recognise(head: Head) -> bool:
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     fields = Fields(frame)
-    text, whole = fields.text, fields.whole
+    text = fields.text
     started, ended = buckets.day(fields, "date")
     rows = fields.rows(
         started_at=started,
         ended_at=ended,
-        gateway=pl.lit("litellm"),
         team=text("team_id"),
         api_key_hash=text("api_key"),
         api_key_alias=text("key_alias"),
         model=text("model"),
-        requests=whole("api_requests").needed("api_requests"),
-        failed_requests=whole("failed_requests"),
-        input_tokens=whole("prompt_tokens"),
-        cache_read_tokens=whole("cache_read_input_tokens"),
-        cache_write_5m_tokens=whole("cache_creation_input_tokens"),
-        output_tokens=whole("completion_tokens"),
-        cost_reported=fields.money("spend"),
-        cost_currency=pl.lit("USD"),
+        requests=fields.whole("api_requests").needed("api_requests"),
+        **litellm.daily_sums(fields),
         _page=text("page"),
     )
     return buckets.keyed(litellm.with_safe_key(rows, context), "litellm daily activity", "_page")

@@ -50,13 +50,12 @@ def _recognise(head: Head) -> bool:
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     fields = Fields(frame)
-    text, whole = fields.text, fields.whole
+    text = fields.text
     of_table = [pl.when(text(column).is_not_null()).then(pl.lit(name)) for column, name in _TABLES.items()]
     started, ended = buckets.day(fields, "date")
     rows = fields.rows(
         started_at=started,
         ended_at=ended,
-        gateway=pl.lit("litellm"),
         provider=text("custom_llm_provider"),
         organization=text("organization_id"),
         team=text("team_id"),
@@ -66,14 +65,8 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         tags=pl.when(text("tag").is_not_null()).then(pl.concat_list(text("tag"))),
         api_key_hash=text("api_key"),
         model=text("model", "model_group"),
-        requests=whole("api_requests").needed("api_requests"),
-        failed_requests=whole("failed_requests"),
-        input_tokens=whole("prompt_tokens"),
-        cache_read_tokens=whole("cache_read_input_tokens"),
-        cache_write_5m_tokens=whole("cache_creation_input_tokens"),
-        output_tokens=whole("completion_tokens"),
-        cost_reported=fields.money("spend"),
-        cost_currency=pl.lit("USD"),
+        requests=fields.whole("api_requests").needed("api_requests"),
+        **litellm.daily_sums(fields),
         _table=pl.coalesce(*of_table, pl.lit("user")),
         _tool=text("mcp_namespaced_tool_name"),
         _endpoint=text("endpoint"),
