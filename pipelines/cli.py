@@ -118,7 +118,7 @@ def _await_interrupt() -> None:
     signal.sigwait({signal.SIGINT})
     interrupt_main()
     signal.sigtimedwait({signal.SIGINT}, _GRACE_S)
-    _say(_STOPPED)
+    _say_stopped()
     os._exit(INTERRUPTED)
 
 
@@ -164,9 +164,20 @@ _GRACE_S = 1.0
 """Time to end in good order after Ctrl-C; a second Ctrl-C cuts it short."""
 
 
+_saying_stopped = threading.Lock()
+_stopped_to_say = [_STOPPED]
+
+
 def _stopped() -> NoReturn:
-    _say(_STOPPED)
+    _say_stopped()
     sys.exit(INTERRUPTED)
+
+
+def _say_stopped() -> None:
+    """Once, whichever comes first: the work that was interrupted, or the end of its grace."""
+    with _saying_stopped:
+        while _stopped_to_say:
+            _say(_stopped_to_say.pop())
 
 
 def _is_disk_trouble(error: BaseException) -> bool:

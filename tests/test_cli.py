@@ -519,6 +519,9 @@ def test_a_second_audit_of_the_same_folder_is_refused_and_ctrl_c_leaves_it_whole
     [
         pytest.param("while True: pass", id="in Python"),
         pytest.param("import ctypes; ctypes.CDLL(None).pause()", id="in native code that hears of no signal"),
+        pytest.param(
+            "import atexit, time; atexit.register(time.sleep, 30)\n    while True: pass", id="with a slow end"
+        ),
     ],
 )
 def test_ctrl_c_ends_a_command_whatever_it_is_doing(work):
