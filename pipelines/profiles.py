@@ -17,14 +17,8 @@ from parsers.records import FILES, MONEY, REQUESTS, USAGE_BUCKETS
 from pipelines.calls import is_served
 from pipelines.costs.calls import IN_USD
 from pipelines.costs.exact import to_pico
-from warehouse.tables import (
-    COST_LINES,
-    COVERAGE,
-    DEMAND_PEAKS,
-    EFFICIENCY_HOURLY,
-    FLEET_OPTIONS,
-    REPETITION,
-)
+from warehouse.tables import COST_LINES, COVERAGE, DEMAND_PEAKS, EFFICIENCY_HOURLY, FLEET_OPTIONS
+from warehouse.waste_tables import REPETITION
 
 if TYPE_CHECKING:
     from parsers.records import Table

@@ -23,10 +23,10 @@ from warehouse.tables import (
     DEMAND_PEAKS,
     EFFICIENCY_HOURLY,
     FLEET_OPTIONS,
-    REPETITION,
     USAGE_DAILY,
     USAGE_HOURLY,
 )
+from warehouse.waste_tables import REPETITION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

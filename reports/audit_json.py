@@ -22,8 +22,9 @@ from parsers.records import FILES, REQUESTS, SERVED_STATUSES, USAGE_BUCKETS
 from reports import audit_parts
 from reports.engines import ENGINES_SCHEMA, against_gateway, engines_part
 from reports.json_values import instant_text, known_sum, ratio, real
+from reports.shape_charts import GROWTH_SCHEMA, LENGTHS_SCHEMA, lengths_part
 from reports.sums import SUMS_SCHEMA, reconciliation, usage_buckets_part
-from warehouse import tables
+from warehouse import tables, waste_tables
 
 SCHEMA_VERSION = "1"
 NO_TEAM = "(none)"
@@ -59,23 +60,31 @@ class AuditInputs:
     coverage: pl.DataFrame = field(default_factory=tables.COVERAGE.empty)
     demand_minute: pl.DataFrame = field(default_factory=tables.DEMAND_MINUTE.empty)
     demand_peaks: pl.DataFrame = field(default_factory=tables.DEMAND_PEAKS.empty)
-    repetition: pl.DataFrame = field(default_factory=tables.REPETITION.empty)
-    cache_curve: pl.DataFrame = field(default_factory=tables.CACHE_CURVE.empty)
-    oversize: pl.DataFrame = field(default_factory=tables.OVERSIZE.empty)
-    retries: pl.DataFrame = field(default_factory=tables.RETRIES.empty)
+    repetition: pl.DataFrame = field(default_factory=waste_tables.REPETITION.empty)
+    cache_curve: pl.DataFrame = field(default_factory=waste_tables.CACHE_CURVE.empty)
+    oversize: pl.DataFrame = field(default_factory=waste_tables.OVERSIZE.empty)
+    retries: pl.DataFrame = field(default_factory=waste_tables.RETRIES.empty)
     efficiency_hourly: pl.DataFrame = field(default_factory=tables.EFFICIENCY_HOURLY.empty)
     cost_lines: pl.DataFrame = field(default_factory=tables.COST_LINES.empty)
     fleet_options: pl.DataFrame = field(default_factory=tables.FLEET_OPTIONS.empty)
-    findings: pl.DataFrame = field(default_factory=tables.FINDINGS.empty)
+    findings: pl.DataFrame = field(default_factory=waste_tables.FINDINGS.empty)
     data_quality: pl.DataFrame = field(default_factory=tables.DATA_QUALITY.empty)
     engines: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ENGINES_SCHEMA))
     sums: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SUMS_SCHEMA))
+    lengths: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=LENGTHS_SCHEMA))
+    session_growth: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=GROWTH_SCHEMA))
 
     def __post_init__(self) -> None:
         """Bring every frame to its declared columns and types."""
         for table in (FILES, *tables.MARTS):
             object.__setattr__(self, table.name, table.conform(getattr(self, table.name)))
-        shapes = {"duplicates": DUPLICATES_SCHEMA, "engines": ENGINES_SCHEMA, "sums": SUMS_SCHEMA}
+        shapes = {
+            "duplicates": DUPLICATES_SCHEMA,
+            "engines": ENGINES_SCHEMA,
+            "sums": SUMS_SCHEMA,
+            "lengths": LENGTHS_SCHEMA,
+            "session_growth": GROWTH_SCHEMA,
+        }
         for name, schema in shapes.items():
             object.__setattr__(self, name, getattr(self, name).select(schema.names()).cast(schema))
 
@@ -100,6 +109,8 @@ def audit_document(inputs: AuditInputs) -> dict[str, Any]:
         "inputs": inputs_part(inputs.files, inputs.duplicates),
         "tokens": tokens_part(inputs.usage_daily),
         "peaks": peaks_part(inputs.demand_peaks),
+        "lengths": lengths_part(inputs.lengths),
+        "session_growth": inputs.session_growth.to_dicts(),
         "waste": audit_parts.waste_part(
             inputs.repetition, inputs.cache_curve, inputs.oversize, inputs.retries
         ),
@@ -225,27 +236,31 @@ def tokens_part(usage: pl.DataFrame) -> dict[str, Any]:
         "requests_cancelled": of_status.get("cancelled", 0),
         "from_response_cache": _three(cached),
         "failed_estimated": _three(failed),
-        "by_model": {name: _usage(part) for (name,), part in sorted(_groups(served, "model"))},
-        "by_team": {
-            name: _usage(part)
-            for (name,), part in sorted(
-                _groups(served.with_columns(pl.col("team").fill_null(NO_TEAM)), "team")
-            )
-        },
+        "by_model": _usage_by(served, "model"),
+        "by_team": _usage_by(served.with_columns(pl.col("team").fill_null(NO_TEAM)), "team"),
     }
+
+
+def _usage_by(usage: pl.DataFrame, column: str) -> dict[str, dict[str, int | None]]:
+    """The same for each value of a column, in one query: a log may name any number of models and teams."""
+    rows = usage.group_by(column).agg(_USAGE_SUMS).sort(column).iter_rows(named=True)
+    return {row.pop(column): row for row in rows}
+
+
+_USAGE_SUMS = (
+    pl.col("requests").sum(),
+    *(
+        known_sum(f"{name}_tokens").alias(name)
+        for name in ("input", "uncached_input", "cache_read", "cache_write", "output", "reasoning")
+    ),
+    pl.col("requests_usage_missing").sum(),
+    pl.col("requests_cache_unknown").sum(),
+)
 
 
 def _usage(usage: pl.DataFrame) -> dict[str, int | None]:
     """Calls and token sums of a part of `usage_daily`."""
-    row = usage.select(
-        pl.col("requests").sum(),
-        *(
-            known_sum(f"{name}_tokens").alias(name)
-            for name in ("input", "uncached_input", "cache_read", "cache_write", "output", "reasoning")
-        ),
-        pl.col("requests_usage_missing").sum(),
-        pl.col("requests_cache_unknown").sum(),
-    ).row(0, named=True)
+    row = usage.select(_USAGE_SUMS).row(0, named=True)
     # No calls at all: nothing was measured, so the sums are unknown and the counts are zero.
     return dict(row)
 

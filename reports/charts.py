@@ -10,6 +10,7 @@ from logs enters them only as data values, never as a field name or an expressio
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -17,7 +18,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-MAX_POINTS = 2000
+MAX_POINTS = 1000
 """Points of one series: more can't be told apart on a screen and make the page heavy."""
 
 Kind = Literal["text", "count", "real", "money", "ratio", "instant", "day"]
@@ -96,6 +97,7 @@ TIME_LABELS = (
     "utchours(datum.value) == 0 && utcminutes(datum.value) == 0"
     " ? utcFormat(datum.value, '%a %m-%d') : utcFormat(datum.value, '%H:%M')"
 )
+_FEW_DECADES = 6
 _LABEL_ROOM = 1.5
 """Bars end here so that their labels fit on a narrow screen too."""
 
@@ -185,7 +187,14 @@ def value_axis(form: str = "~s", **more: Any) -> Any:
     import altair as alt
 
     words = {"labelExpr": SI_LABELS} if form == "~s" else {"format": form}
-    return alt.Axis(**{"tickCount": 5, **words, **more})
+    return alt.Axis(**{"tickCount": len(more.get("values", range(5))), **words, **more})
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Ticks of a logarithmic axis that don't run into each other: powers of ten, and 2 and 5 of them where few."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if len(decades) <= _FEW_DECADES else (1,)
+    return [tick for power in decades for step in steps if low <= (tick := step * 10.0**power) <= high]
 
 
 def quantity_axis(field: str, title: str, form: str = "~s") -> Any:

@@ -1,7 +1,7 @@
 """The decision in words: what to do, cost now and after, three reasons, risks, and how sure it is.
 
-Belongs here: the order of the rules and their thresholds (also stated in the page's method). Does not
-belong here: figures (only those of the document are used), wording (`strings.py`), the action on hardware
+Belongs here: the order of the rules. Does not belong here: figures (only those of the document are used),
+wording (`strings.py`), which waste is worth it (`materiality.py`), the action on hardware
 (`hardware_action.py`). Where the document can't carry a claim, the sentence says what is missing and how to
 get it.
 """
@@ -15,15 +15,11 @@ from typing import Any, Literal
 
 from reports import strings
 from reports.decision_grounds import Statement, confidence, reasons, risks
-from reports.document_figures import covered_s, monthly_usd, share
+from reports.document_figures import all_requests, covered_s, monthly_usd, share
 from reports.hardware_action import HardwareAction, Verdict, hardware_action, pool_in_words
+from reports.materiality import Fix, what_to_fix
 from reports.numbers import duration, money
 from reports.sums import costs_as_stated
-
-MATERIAL_SAVING = Decimal("0.05")
-"""Waste comes first where removing it saves this share of the money: below that the estimates can't tell."""
-MATERIAL_MISSED_RATIO = 0.10
-"""... or where this share of the input are missed cache reads, whatever they cost."""
 
 Money = Decimal | None
 
@@ -45,16 +41,25 @@ class MoneyChange:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the first screen says. Texts may hold names from logs: escape them where they are shown."""
+    """What the first screen says. Texts may hold names from logs: escape them where they are shown.
+
+    `advice` is what to do, `caveat` what it leaves open (empty where nothing).
+    """
 
     verdict: Verdict
-    headline: str
+    advice: str
+    caveat: str
     money: MoneyChange
     money_line: str
     reasons: tuple[Statement, ...]
     risks: tuple[Statement, ...]
     confidence: Literal["high", "medium", "low"]
     confidence_why: str
+
+    @property
+    def headline(self) -> str:
+        """Advice and caveat as one text."""
+        return f"{self.advice} {self.caveat}".rstrip()
 
 
 def decision(document: Mapping[str, Any]) -> Decision:
@@ -65,9 +70,10 @@ def decision(document: Mapping[str, Any]) -> Decision:
     level, why = confidence(document, action)
     return Decision(
         verdict="fix" if fix else action.verdict,
-        headline=_headline(fix, action),
+        advice=_advice(fix, action),
+        caveat=action.caveat,
         money=change,
-        money_line=_money_line(document, change),
+        money_line=_money_line(document, change, fix),
         reasons=reasons(document),
         risks=risks(document),
         confidence=level,
@@ -84,34 +90,15 @@ def decision_lines(found: Decision) -> list[str]:
     ]
 
 
-def what_to_fix(document: Mapping[str, Any]) -> str | None:
-    """Name the waste that should be removed before hardware is judged; None where none is material."""
-    missed = share(document["waste"]["prefix"]["missed_tokens"], document["tokens"]["input"])
-    if missed is not None and missed >= MATERIAL_MISSED_RATIO:
-        return strings.FIXES["missed_cache"]
-    dearest = next((found for found in document["findings"] if found["usd"] is not None), None)
-    if dearest is None:
-        return None
-    of_cost = share(dearest["usd"], document["costs"]["total"])
-    stays, removed = (_by_pool(document, name, "is_choice") for name in ("as_is", "waste_removed"))
-    both = sorted(set(stays) & set(removed))
-    before = sum((stays[pool] for pool in both), Decimal(0))
-    saved = share(before - sum((removed[pool] for pool in both), Decimal(0)), before)
-    if any(part is not None and part >= MATERIAL_SAVING for part in (of_cost, saved)):
-        return strings.FIXES.get(dearest["kind"], strings.FIX_OTHERWISE)
-    return None
-
-
-def _headline(fix: str | None, action: HardwareAction) -> str:
+def _advice(fix: Fix | None, action: HardwareAction) -> str:
     words, phrase = strings.DECISION, action.phrase
     if phrase is None:
-        template = words["fix_only"] if fix else words["undecided"]
-        return template.format(what=fix, missing=action.missing)
+        return words["fix_only"].format(what=fix.what) if fix else words["undecided"]
     if fix:
-        text = words["fix_then"].format(what=fix, action=phrase)
+        text = words["fix_then"].format(what=fix.what, action=phrase)
     else:
         text = words["act"].format(action=phrase[0].upper() + phrase[1:])
-    return text + (words["no_purchase"] if action.verdict == "keep" else "") + action.undecided_words
+    return text + (words["no_purchase"] if action.verdict == "keep" else "")
 
 
 def _by_pool(document: Mapping[str, Any], scenario: str, key: str) -> dict[str, Decimal]:
@@ -157,7 +144,7 @@ def _sum(amounts: Mapping[str, Decimal], pools: Sequence[str]) -> Money:
     return sum((amounts[pool] for pool in pools), Decimal(0)) if pools else None
 
 
-def _money_line(document: Mapping[str, Any], change: MoneyChange) -> str:
+def _money_line(document: Mapping[str, Any], change: MoneyChange, fix: Fix | None) -> str:
     words = strings.MONEY
     now, after = words["a_month"].format(usd=money(change.now)), money(change.after)
     stays = after if change.unfixed is None else money(change.unfixed)
@@ -168,6 +155,8 @@ def _money_line(document: Mapping[str, Any], change: MoneyChange) -> str:
         key = "now_after"
         if money(change.now) == after and not unfixed:
             key = "as_much" if change.now != change.after or change.left_out else "same"
+            if fix is not None and not fix.in_options and fix.usd_a_month:
+                key, after = "fix_worth", money(fix.usd_a_month)
         return words[key].format(now=now, after=after, unfixed=unfixed) + _left_out(change)
     if change.after is not None:
         return words["after_only"].format(missing=words["no_price"], after=after, unfixed=unfixed)
@@ -198,4 +187,4 @@ def _line_without_after(document: Mapping[str, Any], change: MoneyChange) -> str
         return words["window_only"].format(total=money(total), length=duration(covered_s(document)))
     if stated := costs_as_stated(document):
         return words["as_stated"].format(stated=stated)
-    return words["unknown"].format(missing=words["no_price"])
+    return words["unknown"].format(missing=words["no_price" if all_requests(document) else "no_calls"])

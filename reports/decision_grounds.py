@@ -6,8 +6,9 @@ Belongs here: which figures of the document become which sentence. Does not belo
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from reports import strings
 from reports.document_figures import (
@@ -27,6 +28,7 @@ from reports.document_figures import (
     window_s,
 )
 from reports.hardware_action import HardwareAction
+from reports.materiality import missed_usd_a_month, what_to_fix
 from reports.numbers import (
     duration,
     latency,
@@ -47,6 +49,7 @@ CACHE_UNKNOWN_LIMIT = 0.20
 UNPRICED_LIMIT = 0.05
 IDLE_LIMIT = 0.25
 """Above this share of the cost, idle hardware is a reason of its own."""
+FAILED_LIMIT = 0.05
 EXACT_EVIDENCE_LIMIT = 0.5
 SHOWN_RISKS = 4
 _RISKY_LOAD = 0.1
@@ -57,10 +60,11 @@ _MEDIUM_POINTS = 2
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A sentence and the section that carries it (an anchor of the page)."""
+    """A sentence, the section that carries it and the definition of its figures (anchors of the page)."""
 
     text: str
     section: str
+    definition: str
 
 
 def reasons(document: Document) -> tuple[Statement, ...]:
@@ -75,17 +79,29 @@ def reasons(document: Document) -> tuple[Statement, ...]:
 def _waste(document: Document) -> Statement:
     words, prefix, tokens = strings.REASON, document["waste"]["prefix"], document["tokens"]
     if not all_requests(document):
-        return Statement(words["waste_no_requests"], "waste")
+        return Statement(words["waste_no_requests"], "waste", "requests")
+    if not served(document):
+        return Statement(words["waste_no_served"], "waste", "requests")
     exact = exact_evidence_ratio(document)
     if exact:
         key = "waste_exact" if tokens["cache_read"] is not None else "waste_exact_unknown"
         told = [tokens[name] for name in ("uncached_input", "cache_read", "cache_write")]
         read = percent(share(tokens["cache_read"], sum(count for count in told if count is not None)))
-        return Statement(words[key].format(seen=percent(prefix["token_hit_ratio"]), read=read), "waste")
+        text = words[key].format(seen=percent(prefix["token_hit_ratio"]), read=read)
+        return Statement(text + _missed_words(document), "waste", "seen-before")
     bound = share(prefix["upper_bound_tokens"], tokens["input"])
     if bound:
-        return Statement(words["waste_bound"].format(bound=percent(bound)), "waste")
-    return Statement(words["waste_unknown"], "waste")
+        return Statement(words["waste_bound"].format(bound=percent(bound)), "waste", "evidence")
+    return Statement(words["waste_unknown"], "waste", "evidence")
+
+
+def _missed_words(document: Document) -> str:
+    """What missed reads cost, with a space before it; nothing where it is unknown or nothing."""
+    usd = missed_usd_a_month(document)
+    if not usd or (covered_s(document) or 0) < SECONDS_PER_DAY:
+        return ""
+    key = "waste_missed" if what_to_fix(document) else "waste_note"
+    return strings.REASON[key].format(usd=money(usd))
 
 
 def _demand(document: Document) -> Statement:
@@ -95,36 +111,71 @@ def _demand(document: Document) -> Statement:
     if highest is None:
         highest, unit, mean = peak(document, "requests", _PEAK_WINDOWS), "calls/s", None
     if highest is None or highest["per_s"] is None:
-        return Statement(words["demand_unknown"], "demand")
+        return Statement(_no_peak(document), "demand", "peak")
     figures = {
         "peak": short(highest["per_s"], unit),
         "window": duration(highest["window_s"]),
         "when": weekday_instant(highest["start"], zone),
     }
     if unit == "calls/s":
-        return Statement(words["demand_requests"].format(**figures), "demand")
+        return Statement(words["demand_requests"].format(**figures), "demand", "peak")
     loads = [
         option["peak_utilisation"] for option in document["sizing"]["as_is"]["options"] if option["is_today"]
     ]
     if len(loads) == 1 and loads[0] is not None:
-        return Statement(words["demand_carried"].format(**figures, share=percent(loads[0])), "demand")
+        return Statement(words["demand_carried"].format(**figures, share=percent(loads[0])), "demand", "peak")
     if mean:
         times = short(highest["per_s"] / mean)
-        return Statement(words["demand_peak"].format(**figures, times=times), "demand")
-    return Statement(words["demand_peak_bare"].format(**figures), "demand")
+        return Statement(words["demand_peak"].format(**figures, times=times), "demand", "peak")
+    return Statement(words["demand_peak_bare"].format(**figures), "demand", "peak")
+
+
+def _no_peak(document: Document) -> str:
+    words, length, calls = strings.REASON, window_s(document), all_requests(document)
+    if calls and not served(document):
+        kind, attempts = _commonest_failure(document)
+        return words["failed_all"].format(count=short(calls), part=percent(share(attempts, calls)), kind=kind)
+    if calls and length is not None and length < min(_PEAK_WINDOWS):
+        return words["demand_short"].format(length=duration(length))
+    engines = [entry for entry in document["engines"] if entry["counted"]]
+    if not calls and any(entry["generated_tokens"] is not None for entry in engines):
+        return words["demand_engines"].format(
+            generated=short(_known_sum(engines, "generated_tokens")),
+            prompt=short(_known_sum(engines, "prompt_tokens")),
+            running=short(max((entry["running_max"] or 0 for entry in engines), default=None)),
+        )
+    return words["demand_unknown"]
+
+
+def _known_sum(entries: Sequence[Mapping[str, Any]], key: str) -> int | None:
+    known = [entry[key] for entry in entries if entry[key] is not None]
+    return sum(known) if known else None
+
+
+def _commonest_failure(document: Document) -> tuple[str, int]:
+    """The kind of error that most attempts failed with, and how many did."""
+    kinds = document["waste"]["retries"]["by_error_kind"]
+    if not kinds:
+        return strings.UNKNOWN, 0
+    kind, row = max(kinds.items(), key=lambda entry: (entry[1]["attempts"], entry[0]))
+    return printable(kind), int(row["attempts"])
 
 
 def _efficiency(document: Document) -> Statement:
     words, pools = strings.REASON, document["efficiency"]
     if not pools:
         has_fleet = bool((document["fleet"] or {}).get("pools"))
-        return Statement(words["efficiency_unknown" if has_fleet else "efficiency_no_fleet"], "efficiency")
+        return Statement(
+            words["efficiency_unknown" if has_fleet else "efficiency_no_fleet"], "efficiency", "mfu"
+        )
     largest = max(pools, key=lambda entry: (entry["mfu_busy"] is not None, entry["accelerators"] or 0))
     name = printable(largest["scope"].removeprefix("pool:"))
     if largest["mfu_busy"] is None:
         basis = printable("; ".join(largest["basis"]) or strings.UNKNOWN).rstrip(".")
         rate = f"{short(largest['tokens_per_s'])} output tok/s"
-        return Statement(words["efficiency_bare"].format(pool=name, rate=rate, basis=basis), "efficiency")
+        return Statement(
+            words["efficiency_bare"].format(pool=name, rate=rate, basis=basis), "efficiency", "mfu"
+        )
     joule = f"{short(largest['tokens_per_j'])} output tokens per joule"
     source = f"power {largest['power_source'] or strings.UNKNOWN}"
     text = words["efficiency"].format(
@@ -134,7 +185,7 @@ def _efficiency(document: Document) -> Statement:
         joule=joule,
         source=source,
     )
-    return Statement(text, "efficiency")
+    return Statement(text, "efficiency", "mfu")
 
 
 def _money(document: Document) -> Statement:
@@ -144,21 +195,25 @@ def _money(document: Document) -> Statement:
         text = words["money_idle"].format(
             share=percent(idle), idle=money(costs["idle"]), total=money(costs["total"])
         )
-        return Statement(text, "money")
+        return Statement(text, "money", "idle")
     if costs["total"] is not None:
-        part = percent(share(costs["unattributed"], costs["total"]))
-        return Statement(words["money_total"].format(total=money(costs["total"]), unattributed=part), "money")
+        part = share(costs["unattributed"], costs["total"])
+        key = "money_all_teams" if part == 0 else "money_total"
+        text = words[key].format(total=money(costs["total"]), unattributed=percent(part))
+        return Statement(text, "money", "cost")
     if costs["unpriced_requests"]:
-        return Statement(words["money_unpriced"].format(count=short(costs["unpriced_requests"])), "money")
-    return Statement(words["money_none"], "money")
+        return Statement(
+            words["money_unpriced"].format(count=short(costs["unpriced_requests"])), "money", "unpriced"
+        )
+    return Statement(words["money_none"], "money", "cost")
 
 
 def risks(document: Document) -> tuple[Statement, ...]:
     """What could make the decision wrong, the gravest first, at most four; or that nothing stands out."""
     found = [*_data_risks(document), *_option_risks(document), *_minor_risks(document)]
     if not all_requests(document):
-        found.insert(0, Statement(strings.RISK["no_requests"], "quality"))
-    return tuple(found[:SHOWN_RISKS]) or (Statement(strings.RISK["none"], "quality"),)
+        found.insert(0, Statement(strings.RISK["no_requests"], "quality", "requests"))
+    return tuple(found[:SHOWN_RISKS]) or (Statement(strings.RISK["none"], "quality", "checks"),)
 
 
 def _data_risks(document: Document) -> list[Statement]:
@@ -166,20 +221,22 @@ def _data_risks(document: Document) -> list[Statement]:
     failed = failed_checks(document, "error")
     if failed:
         names = printable(", ".join(failed))
-        out.append(Statement(words["failed_checks"].format(count=len(failed), names=names), "quality"))
+        out.append(
+            Statement(words["failed_checks"].format(count=len(failed), names=names), "quality", "checks")
+        )
     problems = [entry["problem"] for entry in document["efficiency"] if entry["problem"]]
     if problems:
-        out.append(Statement(words["impossible"].format(problem=problems[0]), "efficiency"))
+        out.append(Statement(words["impossible"].format(problem=problems[0]), "efficiency", "mfu"))
     gaps = document["window"]["gaps"]
     if gaps:
         lengths = [(parse_instant(gap["end"]) - parse_instant(gap["start"])).total_seconds() for gap in gaps]
         first = weekday_instant(gaps[0]["start"], zone_of(site_zone(document)))
         key = "one_gap" if len(gaps) == 1 else "gaps"
         text = words[key].format(count=len(gaps), length=duration(sum(lengths)), first=first)
-        out.append(Statement(text, "quality"))
+        out.append(Statement(text, "quality", "coverage"))
     length = window_s(document)
     if length is not None and length < SECONDS_PER_WEEK * WEEK_TOLERANCE:
-        out.append(Statement(words["short"].format(length=duration(length)), "demand"))
+        out.append(Statement(words["short"].format(length=duration(length)), "demand", "window"))
     return out
 
 
@@ -192,7 +249,7 @@ def _option_risks(document: Document) -> list[Statement]:
     if loads and _RISKY_LOAD <= max(loads)[0] < 1:
         load, pool = max(loads)
         text = words["headroom"].format(growth=percent(1 / load - 1), pool=printable(pool))
-        out.append(Statement(text, "sensitivity"))
+        out.append(Statement(text, "sensitivity", "utilisation"))
     highs = [
         (option["ttft_ms"]["high"], option["pool"])
         for option in options
@@ -201,12 +258,12 @@ def _option_risks(document: Document) -> list[Statement]:
     if limit is not None and highs and max(highs)[0] > limit:
         high, pool = max(highs)
         text = words["slo_interval"].format(high=latency(high), limit=latency(limit), pool=printable(pool))
-        out.append(Statement(text, "options"))
+        out.append(Statement(text, "options", "latency"))
     bare = sorted(option["pool"] for option in options if option["replicas"] == 1)
     if bare:
         key = "spare_none" if len(bare) == 1 else "spare_none_many"
         text = words[key].format(pool=printable(bare[0]), count=len(bare) - 1)
-        out.append(Statement(text, "options"))
+        out.append(Statement(text, "options", "utilisation"))
     return out
 
 
@@ -214,10 +271,14 @@ def _minor_risks(document: Document) -> list[Statement]:
     words, tokens, out = strings.RISK, document["tokens"], []
     if document["inputs"]["files_with_problems"]:
         count = document["inputs"]["files_with_problems"]
-        out.append(Statement(words["bad_files"].format(count=count), "quality"))
+        out.append(Statement(words["bad_files"].format(count=count), "quality", "lines"))
     unpriced = document["costs"]["unpriced_requests"]
     if unpriced:
-        out.append(Statement(words["unpriced"].format(count=short(unpriced)), "money"))
+        out.append(Statement(words["unpriced"].format(count=short(unpriced)), "money", "unpriced"))
+    failed = share(tokens["requests_error"], all_requests(document))
+    if failed is not None and failed >= FAILED_LIMIT:
+        kind, _ = _commonest_failure(document)
+        out.append(Statement(words["failed"].format(share=percent(failed), kind=kind), "waste", "retries"))
     bound = "cache_unknown" if document["costs"]["total"] is None else "cache_unknown_cost"
     for key, column in (
         (bound, "requests_cache_unknown"),
@@ -225,10 +286,10 @@ def _minor_risks(document: Document) -> list[Statement]:
     ):
         part = share(tokens[column], served(document))
         if part:
-            out.append(Statement(words[key].format(share=percent(part)), "quality"))
+            out.append(Statement(words[key].format(share=percent(part)), "quality", "requests"))
     assumed = assumed_ratio(document)
     if assumed:
-        out.append(Statement(words["assumed"].format(share=percent(assumed)), "demand"))
+        out.append(Statement(words["assumed"].format(share=percent(assumed)), "demand", "peak"))
     return out
 
 
@@ -275,7 +336,10 @@ def _coverage_points(document: Document) -> list[tuple[int, str]]:
 
 
 def _evidence_points(document: Document) -> list[tuple[int, str]]:
-    words, out = strings.CONFIDENCE, []
+    words = strings.CONFIDENCE
+    out: list[tuple[int, str]] = []
+    if not served(document):
+        return out
     exact = exact_evidence_ratio(document) or 0.0
     if exact < EXACT_EVIDENCE_LIMIT:
         out.append((1, words["evidence"].format(share=percent(exact))))

@@ -32,13 +32,15 @@ from reports.charts import (
 )
 from reports.document_figures import Document, peak, site_zone
 from reports.numbers import day_label, duration, percent, short, weekday_instant, zone_of
-from reports.strings import CHART, LABEL
+from reports.page_strings import CHART, LABEL
 
 HEATMAP_DAYS = 35
 _TOKENS = ("input_tokens", "output_tokens")
 _CURVE_POINTS = 200
 _LEAST_CELLS, _LEAST_HOURS = 12, 48
 _LABEL_GAP = 0.06
+_LATE = 0.6
+"""Share of the series beyond which words stand on the left of their point."""
 
 
 def demand_charts(document: Document, inputs: AuditInputs) -> dict[str, Chart | None]:
@@ -199,6 +201,11 @@ def _segments(frame: pl.DataFrame, at: str, step_minutes: int) -> pl.DataFrame:
     return frame.with_columns(stretch=jump.fill_null(value=False).cum_sum())
 
 
+def _drawn(points: pl.DataFrame, measure: str) -> list[dict[str, Any]]:
+    """Points as a chart holds them: more than four digits can't be told apart on it."""
+    return points.with_columns(iso("at"), pl.col(measure).round_sig_figs(4)).to_dicts()
+
+
 def _series(
     document: Document, inputs: AuditInputs, rates: pl.DataFrame, hourly: pl.DataFrame
 ) -> Chart | None:
@@ -228,7 +235,7 @@ def _series(
         .mark_text(align="right", dy=-6, color=INK)
         .encode(y="rate:Q", x=alt.value("width"), text="label:N")
     )
-    layers = _gap_layer() + line + rules + words + _peak_layer()
+    layers = _gap_layer() + line + rules + words + _peak_layer(rates)
     under = float((rates["rate"] < highest / 2).to_numpy().mean())
     title = CHART["series_none" if not highest else "series" if under else "series_flat"].format(
         share=percent(under)
@@ -240,7 +247,7 @@ def _series(
         spec=finish(
             layers,
             240,
-            points=points.with_columns(iso("at")).to_dicts(),
+            points=_drawn(points, "rate"),
             gaps=gap_rows(inputs, zone),
             levels=levels,
             top=_peak_rows(rates, zone),
@@ -255,9 +262,12 @@ def _series(
     )
 
 
-def _peak_layer() -> Any:
+def _peak_layer(rates: pl.DataFrame) -> Any:
+    """The peak, its words on the side where there is room."""
     base = over("top").encode(x="at:T", y="rate:Q")
-    words = base.mark_text(align="left", dx=8, color=INK).encode(text="label:N")
+    place = float(rates["rate"].arg_max() or 0) / rates.height
+    side: dict[str, Any] = {"align": "right", "dx": -8} if place > _LATE else {"align": "left", "dx": 8}
+    words = base.mark_text(color=INK, **side).encode(text="label:N")
     return base.mark_point(color=WARN, filled=True, size=60) + words
 
 
@@ -362,7 +372,7 @@ def _load(document: Document, inputs: AuditInputs, minutes: pl.DataFrame, column
         spec=finish(
             _gap_layer() + line,
             180,
-            points=points.with_columns(iso("at")).to_dicts(),
+            points=_drawn(points, "value"),
             gaps=gap_rows(inputs, zone),
         ),
         twin=Twin(((LABEL["hour_at"], "instant"), (axis, "real")), list(hours.iter_rows())),

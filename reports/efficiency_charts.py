@@ -34,7 +34,8 @@ from reports.charts import (
 from reports.demand_charts import gap_rows
 from reports.document_figures import Document, site_zone
 from reports.numbers import percent, printable, short
-from reports.strings import CHART, LABEL, UNKNOWN
+from reports.page_strings import CHART, LABEL
+from reports.strings import UNKNOWN
 
 _RATIOS = ("mfu_busy_ratio", "mfu_wall_ratio", "mbu_busy_ratio")
 SHOWN_POOLS = 6

@@ -11,28 +11,30 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from reports import strings
-from reports.document_figures import all_requests
-from reports.numbers import printable
+from reports.document_figures import all_requests, served
+from reports.numbers import counted, printable
 from reports.sums import has_sums_only
 
 Verdict = Literal["keep", "fix", "rent", "buy", "undecided"]
 Option = Mapping[str, Any]
 
 SHOWN_POOLS = 3
+_FLEET_FILE = "fleet.toml"
 _RANK: dict[Verdict, int] = {"buy": 0, "rent": 1, "keep": 2, "fix": 3, "undecided": 4}
 _RENTED = ("cloud", "reserved", "spot", "api")
 
 
 @dataclass(frozen=True, slots=True)
 class HardwareAction:
-    """`phrase` is None where nothing can be said, and `missing` says why; `undecided` counts pools."""
+    """`phrase` is None where nothing can be said. `caveat` says what is left open, and why; `undecided` counts
+    pools.
+    """
 
     verdict: Verdict
     phrase: str | None
-    missing: str
+    caveat: str
     pools: int = 0
     undecided: int = 0
-    undecided_words: str = ""
 
 
 def hardware_action(document: Mapping[str, Any], scenario: str) -> HardwareAction:
@@ -56,10 +58,9 @@ def hardware_action(document: Mapping[str, Any], scenario: str) -> HardwareActio
     return HardwareAction(
         verdict,
         "; ".join(_hardware_phrases(told)),
-        "",
+        " ".join(filter(None, (_undecided_words(undecided, options), _fleet_words(chosen, today)))),
         pools=len(pools),
         undecided=len(undecided),
-        undecided_words=_undecided_words(undecided, options),
     )
 
 
@@ -79,15 +80,20 @@ def _hardware_phrases(told: Sequence[tuple[Verdict, str, bool]]) -> list[str]:
 
 
 def _undecided_words(pools: Sequence[str], options: Sequence[Option]) -> str:
-    """A sentence on the pools without a choice, with a space before it; nothing where each has one."""
-    words = strings.DECISION
-    if len(pools) > 1:
-        return words["pools_undecided"].format(count=len(pools))
-    reasons = [_told([option for option in options if option["pool"] == pool]) for pool in pools]
-    return "".join(
-        words["pool_undecided"].format(pool=_begins(pool_in_words(pool)), reason=reason)
-        for pool, reason in zip(pools, reasons, strict=True)
-    )
+    """A sentence on the pools without a choice; nothing where each has one."""
+    if not pools:
+        return ""
+    reason = _told([option for option in options if option["pool"] == pools[0]])
+    first = pool_in_words(pools[0], 40)
+    if len(pools) == 1:
+        return strings.DECISION["pool_undecided"].format(pool=_begins(first), reason=reason)
+    return strings.DECISION["pools_undecided"].format(count=len(pools), pool=first, reason=reason)
+
+
+def _fleet_words(chosen: Mapping[str, Option], today: Mapping[str, Option]) -> str:
+    """Ask for the fleet, once, where hardware is named for a pool of which nothing says what serves it."""
+    unstated = any(pool not in today and option["serving"] != "api" for pool, option in chosen.items())
+    return strings.DECISION["state_fleet"] if unstated else ""
 
 
 def _begins(words: str) -> str:
@@ -101,25 +107,35 @@ def pool_in_words(pool: str, limit: int = 80) -> str:
 
 
 def _why_no_options(document: Mapping[str, Any]) -> str:
+    words, calls = strings.DECISION, all_requests(document)
     if has_sums_only(document):
-        return strings.DECISION["missing_calls"]
-    if not all_requests(document):
-        return strings.DECISION["missing_requests"]
-    if not (document["fleet"] or {}).get("pools"):
-        return strings.DECISION["missing_fleet"]
-    return strings.DECISION["missing_options"]
+        return words["missing_calls"]
+    if not calls:
+        key = "_engines" if document["engines"] else "_meters" if document["inputs"]["samples"] else ""
+        return words[f"missing_calls{key}" if key else "missing_requests"]
+    if not served(document):
+        return words["missing_served"].format(calls=counted(calls, "call"))
+    if document["window"]["start"] is None:
+        return words["missing_times"]
+    return words["missing_options" if _has_pools(document) else "missing_fleet"]
 
 
 def _why_no_choice(document: Mapping[str, Any], options: Sequence[Option]) -> str:
-    if not (document["fleet"] or {}).get("pools"):
-        return strings.DECISION["missing_fleet"]
-    return strings.DECISION["missing_choice"].format(reason=_told(options))
+    reason = _told(options)
+    told = _has_pools(document) or _FLEET_FILE in reason
+    return strings.DECISION["missing_choice" if told else "missing_choice_fleet"].format(
+        reason=reason[0].upper() + reason[1:]
+    )
+
+
+def _has_pools(document: Mapping[str, Any]) -> bool:
+    return bool((document["fleet"] or {}).get("pools"))
 
 
 def _told(options: Sequence[Option]) -> str:
     """The first reason that the options give for there being no choice, as part of a sentence."""
     told = next((option["reasons"][0] for option in options if option["reasons"]), None)
-    text = printable(told or strings.DECISION["missing_choice_reason"], 200)
+    text = printable(told or strings.DECISION["missing_choice_reason"], 400)
     return text.removeprefix(strings.DECISION["no_choice_prefix"]).rstrip(".")
 
 

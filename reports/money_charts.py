@@ -14,7 +14,7 @@ from reports.charts import ACCENT, GREY, WARN, Chart, Twin, bars, finish, named,
 from reports.decision import Decision
 from reports.document_figures import Document, share
 from reports.numbers import money, percent, printable
-from reports.strings import CHART, LABEL
+from reports.page_strings import CHART, LABEL
 
 SHOWN_BARS = 12
 _NAME = 40
@@ -152,9 +152,10 @@ def _by_day(document: Document) -> Chart | None:
 
 
 def _change(decision: Decision) -> Chart | None:
-    """Cost per month now, after, and after if the waste stays."""
+    """Cost per month now, after, and after if the waste stays; None where nothing would be seen to change."""
     change = decision.money
-    if change.now is None or change.after is None:
+    shown = [money(usd) for usd in (change.now, change.after, change.unfixed) if usd is not None]
+    if change.now is None or change.after is None or len(set(shown)) == 1:
         return None
     parts = [("now", change.now, GREY)]
     if change.unfixed is not None and change.unfixed != change.now:
@@ -163,9 +164,7 @@ def _change(decision: Decision) -> Chart | None:
     spec, height = bars([_bar(LABEL[name], usd, colour) for name, usd, colour in parts], LABEL["month"])
     return Chart(
         id="money_change",
-        title=CHART["change" if change.now != change.after else "change_none"].format(
-            now=money(change.now), after=money(change.after)
-        ),
+        title=CHART["change"].format(now=money(change.now), after=money(change.after)),
         spec=spec,
         twin=Twin(
             ((LABEL["state"], "text"), (LABEL["month"], "money")),

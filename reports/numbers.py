@@ -146,6 +146,8 @@ def instant(value: datetime | str | None, zone: ZoneInfo | None = None, *, secon
     if value is None:
         return UNKNOWN
     moment = parse_instant(value) if isinstance(value, str) else value
+    if _has_no_clock(moment):
+        return _since_start(moment)
     local = moment.astimezone(zone or UTC)
     return local.strftime("%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M")
 
@@ -155,7 +157,25 @@ def weekday_instant(value: datetime | str | None, zone: ZoneInfo | None = None) 
     if value is None:
         return UNKNOWN
     moment = parse_instant(value) if isinstance(value, str) else value
+    if _has_no_clock(moment):
+        return _since_start(moment)
     return f"{_WEEKDAYS[moment.astimezone(zone or UTC).weekday()]} {instant(moment, zone)}"
+
+
+_NO_CLOCK = datetime(2000, 1, 1, tzinfo=UTC)
+"""Logs that tell times since their start alone stand in the year that begins here."""
+
+
+def _has_no_clock(moment: datetime) -> bool:
+    return _NO_CLOCK <= moment < _NO_CLOCK + timedelta(days=366)
+
+
+def _since_start(moment: datetime) -> str:
+    """Time since the start of a log without a clock: `00:50 after the start`, `2 d 03:10 after the start`."""
+    since = moment - _NO_CLOCK
+    minutes = since.seconds // 60
+    days = f"{since.days} d " if since.days else ""
+    return f"{days}{minutes // 60:02d}:{minutes % 60:02d} after the start"
 
 
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -181,7 +201,26 @@ def duration(seconds: Number | timedelta | None) -> str:
     return f"{_plain(_significant(known))} s"
 
 
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """A number of things with their name: `1 call`, `12 calls`, `1.24 M calls`."""
+    return f"{short(number)} {one if number == 1 else many or f'{one}s'}"
+
+
+def visible(text: str) -> str:
+    r"""A text in which each character that shows nothing or reorders others is an escape: `\x1b`, `\u202e`.
+
+    Line ends and tabs stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in "\n\t" else _escape(char) for char in text)
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
+
+
 def printable(text: str, limit: int = 80) -> str:
-    """A text with names from logs in it: control characters replaced, names cut; not escaped for HTML."""
-    shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+    """A text with names from logs in it, on one line: `visible`, names cut; not escaped for HTML."""
+    shown = text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reports.audit_json import AuditInputs
+from reports.break_even import break_even
 from reports.charts import (
     ACCENT,
     FAINT,
@@ -31,7 +32,7 @@ from reports.charts import (
 from reports.document_figures import Document, share, site_zone, slo_ms
 from reports.hardware_action import option_name
 from reports.numbers import exact, money, percent, printable
-from reports.strings import CHART, LABEL
+from reports.page_strings import CHART, LABEL
 
 SHOWN_OPTIONS = 12
 SHOWN_POINTS = 25
@@ -41,7 +42,11 @@ Option = Mapping[str, Any]
 def options_charts(document: Document) -> dict[str, Chart | None]:
     """Charts of the options of the load as it is; None where no option has the figures."""
     pool, options = _dearest_pool(document["sizing"]["as_is"]["options"])
-    return {"options_scatter": _scatter(document, options, pool), "options_cost": _monthly(options, pool)}
+    return {
+        "options_scatter": _scatter(document, options, pool),
+        "options_cost": _monthly(options, pool),
+        "options_break_even": break_even(options, pool),
+    }
 
 
 def _dearest_pool(options: Sequence[Option]) -> tuple[str, list[Option]]:

@@ -4,7 +4,8 @@ Belongs here: putting document, charts, tables and decision into the templates, 
 forbids the network, and escaping. Does not belong here: figures (`audit_json.py`), sentences
 (`decision.py`), layout (`templates/`).
 
-Names from logs are hostile. Jinja escapes them in HTML; in the JSON of the charts `<`, `>`, `&` and the two
+Names from logs are hostile. Jinja escapes them in HTML, and characters that hide or reorder text are written
+out as escapes; in the JSON of the charts `<`, `>`, `&` and the two
 line separators of Unicode are written as escapes, so that no text ends a script block. The content policy
 allows the two inline scripts of this module, by hash, and no other; charts are evaluated by Vega's
 interpreter, so no string is ever compiled to code.
@@ -27,7 +28,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from reports import strings, tables
+from reports import options_tables, page_strings, strings, tables
 from reports.audit_json import AuditInputs
 from reports.charts import Chart, Kind
 from reports.decision import Decision
@@ -46,16 +47,21 @@ from reports.numbers import (
     percent_exact,
     printable,
     short,
+    visible,
     zone_of,
 )
 from reports.options_charts import options_charts, quality_charts
 from reports.sensitivity import sensitivity_charts
+from reports.shape_charts import shape_charts
 from reports.sums import sums_sentences
 from reports.waste_charts import waste_charts
 
 SHOWN_FINDINGS = 50
 SHOWN_BASES = 40
-_FIRST_SCREEN = (("demand_week", "demand_series"), ("money_change",))
+_FIRST_SCREEN = (
+    ("demand_week", "demand_series"),
+    ("money_change", "money_team", "money_model", "demand_lengths"),
+)
 """Charts of the first screen: of each group the first that can be drawn."""
 _JSON_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
@@ -99,19 +105,19 @@ def render(document: Mapping[str, Any], inputs: AuditInputs, decision: Decision)
         decision=decision,
         sections=_sections(charts, first),
         first_screen=[found[name] for name in first if name in found],
-        first_absent=[strings.ABSENT[name] for name in first if name not in found],
+        first_absent=[page_strings.ABSENT[name] for name in first if name not in found],
         tables=_tables(document, inputs),
         prefix_figures=tables.prefix_figures(document),
-        reasons_marked=tables.option_reasons(document, marked=True),
-        reasons_others=tables.option_reasons(document, marked=False),
+        reasons_marked=options_tables.option_reasons(document, marked=True),
+        reasons_others=options_tables.option_reasons(document, marked=False),
         engines=engine_sentences(document),
         sums=sums_sentences(document),
         findings=document["findings"][:SHOWN_FINDINGS],
         findings_left=max(0, len(document["findings"]) - SHOWN_FINDINGS),
         definitions=DEFINITIONS,
-        words=strings.PAGE,
-        section_names=strings.SECTIONS,
-        estimates=strings.ESTIMATE,
+        words=page_strings.PAGE,
+        section_names=page_strings.SECTIONS,
+        estimates=page_strings.ESTIMATE,
         zone=site_zone(document),
         served=served(document),
         all_requests=all_requests(document),
@@ -125,6 +131,7 @@ def render(document: Mapping[str, Any], inputs: AuditInputs, decision: Decision)
 def _charts(document: Mapping[str, Any], inputs: AuditInputs, decision: Decision) -> dict[str, Chart | None]:
     return {
         **demand_charts(document, inputs),
+        **shape_charts(document),
         **waste_charts(document),
         **efficiency_charts(document, inputs),
         **money_charts(document, decision),
@@ -137,11 +144,13 @@ def _charts(document: Mapping[str, Any], inputs: AuditInputs, decision: Decision
 def _sections(charts: Mapping[str, Chart | None], first: Sequence[str]) -> list[Section]:
     """Sections in the order of the page; a chart belongs to the section that its id begins with."""
     out = []
-    for anchor, title in strings.SECTIONS.items():
+    for anchor, title in page_strings.SECTIONS.items():
         own = {name: chart for name, chart in charts.items() if name.startswith(f"{anchor}_")}
         here = [chart for name, chart in own.items() if chart is not None and name not in first]
-        absent = [strings.ABSENT[name] for name, chart in own.items() if chart is None and name not in first]
-        out.append(Section(anchor, title, strings.LEAD.get(anchor, ""), here, absent))
+        absent = [
+            page_strings.ABSENT[name] for name, chart in own.items() if chart is None and name not in first
+        ]
+        out.append(Section(anchor, title, page_strings.LEAD.get(anchor, ""), here, absent))
     return out
 
 
@@ -160,9 +169,9 @@ def _tables(document: Mapping[str, Any], inputs: AuditInputs) -> dict[str, table
         "teams": tables.who_table(document, "team"),
         "api_keys": tables.keys_table(document),
         "models": tables.who_table(document, "model"),
-        "as_is": tables.options_table(document, "as_is"),
-        "waste_removed": tables.options_table(document, "waste_removed"),
-        "flips": tables.flips_table(document),
+        "as_is": options_tables.options_table(document, "as_is"),
+        "waste_removed": options_tables.options_table(document, "waste_removed"),
+        "flips": options_tables.flips_table(document),
         "checks": tables.checks_table(document),
         "files": tables.files_table(inputs),
     }
@@ -183,6 +192,7 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_shown,
     )
     environment.filters.update(
         short=short,
@@ -197,6 +207,11 @@ def _environment() -> jinja2.Environment:
     )
     environment.globals["instant"] = lambda value, zone: instant(value, zone_of(zone))
     return environment
+
+
+def _shown(value: Any) -> Any:
+    """What a template puts out: text from logs with nothing hidden in it; the project's own markup as it is."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def plain_cell(value: Any, kind: Kind) -> str:
@@ -215,9 +230,22 @@ def plain_cell(value: Any, kind: Kind) -> str:
 def embedded(value: Any) -> Markup:
     """JSON for a script block, with every character escaped that could end the block or a line of script."""
     text = json.dumps(
-        value, allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=_json_default
+        _seen(value), allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=_json_default
     )
     return Markup(text.translate(_JSON_ESCAPES))  # noqa: S704 - no markup can be left in it
+
+
+def _seen(value: Any) -> Any:
+    """The same values with nothing hidden in their texts."""
+    match value:
+        case str():
+            return visible(value)
+        case dict():
+            return {key: _seen(part) for key, part in value.items()}
+        case list() | tuple():
+            return [_seen(part) for part in value]
+        case _:
+            return value
 
 
 def _json_default(value: Any) -> Any:

@@ -15,7 +15,7 @@ from reports.charts import ACCENT, GREY, Chart, Twin, bars, named
 from reports.document_figures import Document
 from reports.hardware_action import option_name
 from reports.numbers import money, percent, printable
-from reports.strings import CHART, FLIP, LABEL, PAGE
+from reports.page_strings import CHART, FLIP, LABEL, PAGE
 
 SHOWN_FLIPS = 12
 Option = Mapping[str, Any]

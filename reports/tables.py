@@ -1,7 +1,7 @@
 """The tables of the page: rows of the document laid out as cells, each number with its definition.
 
 Belongs here: which columns a table has, in which order, how many rows are shown. Does not belong here: HTML
-(`templates/`), how a number is written (`numbers.py`).
+(`templates/`), how a number is written (`numbers.py`), the options (`options_tables.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from reports.numbers import (
     duration,
     exact,
     instant,
-    latency,
     money,
     money_exact,
     percent,
@@ -28,12 +27,10 @@ from reports.numbers import (
     short,
     zone_of,
 )
-from reports.options_charts import full_name, yes_no
-from reports.sensitivity import flips
-from reports.strings import ESTIMATE, PAGE, SUMS, UNKNOWN
+from reports.page_strings import ESTIMATE, PAGE
+from reports.strings import SUMS, UNKNOWN
 
 SHOWN_ROWS = 50
-SHOWN_OPTIONS = 12
 CellKind = Literal["text", "number"]
 
 
@@ -77,9 +74,8 @@ def share_of(value: float | None, definition: str, estimate: str = "") -> Cell:
     return Cell(percent(value), percent_exact(value), definition, estimate if value is not None else "")
 
 
-def _cut(
-    rows: list[list[Cell]], title: str, *columns: tuple[str, CellKind], limit: int = SHOWN_ROWS
-) -> Table:
+def cut(rows: list[list[Cell]], title: str, *columns: tuple[str, CellKind], limit: int = SHOWN_ROWS) -> Table:
+    """A table of the first rows; how many are left out it says."""
     return Table(title, columns, rows[:limit], max(0, len(rows) - limit))
 
 
@@ -101,7 +97,7 @@ def tokens_table(document: Document) -> Table:
         [text(PAGE[key]), count(tokens[key], anchor, estimate=partial if key == "uncached_input" else "")]
         for key, anchor in _USAGE
     ]
-    return _cut(rows, PAGE["tokens_table"], (PAGE["measure"], "text"), (PAGE["tokens"], "number"))
+    return cut(rows, PAGE["tokens_table"], (PAGE["measure"], "text"), (PAGE["tokens"], "number"))
 
 
 def peaks_table(document: Document, *, of_all: bool) -> Table:
@@ -128,8 +124,8 @@ def peaks_table(document: Document, *, of_all: bool) -> Table:
         (PAGE["start"], "number"),
     )
     if of_all:
-        return _cut(rows, PAGE["peaks_table"], *head)
-    return _cut(rows, PAGE["peaks_other"], (PAGE["scope"], "text"), *head, limit=200)
+        return cut(rows, PAGE["peaks_table"], *head)
+    return cut(rows, PAGE["peaks_other"], (PAGE["scope"], "text"), *head, limit=200)
 
 
 def sums_table(document: Document) -> Table:
@@ -143,7 +139,7 @@ def sums_table(document: Document) -> Table:
         (PAGE["provider"], "text"),
         (PAGE["model"], "text"),
     )
-    return _cut(rows, SUMS["table"], *head, *_SUMS_HEAD)
+    return cut(rows, SUMS["table"], *head, *_SUMS_HEAD)
 
 
 def sums_by_day_table(document: Document) -> Table:
@@ -152,7 +148,7 @@ def sums_by_day_table(document: Document) -> Table:
         [text(row["source"], 40), Cell(row["day"]), *_sums_cells(row)]
         for row in document["usage_buckets"]["by_day"]
     ]
-    return _cut(rows, SUMS["days_table"], (PAGE["stated_by"], "text"), (PAGE["day"], "number"), *_SUMS_HEAD)
+    return cut(rows, SUMS["days_table"], (PAGE["stated_by"], "text"), (PAGE["day"], "number"), *_SUMS_HEAD)
 
 
 _SUMS_HEAD: tuple[tuple[str, CellKind], ...] = (
@@ -197,7 +193,7 @@ def against_sums_table(document: Document) -> Table:
                     Cell(f"{exact(row['hours_with_calls'])} / {exact(row['hours'])}"),
                 ]
             )
-    return _cut(
+    return cut(
         rows,
         SUMS["against_table"],
         (PAGE["stated_by"], "text"),
@@ -217,7 +213,7 @@ def evidence_table(document: Document) -> Table:
         [text(level), count(row["requests"], "evidence"), count(row["input_tokens"], "evidence")]
         for level, row in document["waste"]["prefix"]["evidence"].items()
     ]
-    return _cut(
+    return cut(
         rows,
         PAGE["evidence_table"],
         (PAGE["evidence"], "text"),
@@ -252,7 +248,7 @@ def oversize_table(document: Document) -> Table:
         ]
         for rule, row in document["waste"]["oversize"]["by_rule"].items()
     ]
-    return _cut(
+    return cut(
         rows,
         PAGE["oversize_table"],
         (PAGE["rule"], "text"),
@@ -279,7 +275,7 @@ def retries_table(document: Document) -> Table:
     ]
     heads = ("attempts", "calls", "recovered", "billed", "estimated", "money")
     numbers: list[tuple[str, CellKind]] = [(PAGE[head], "number") for head in heads]
-    return _cut(rows, PAGE["retries_table"], (PAGE["error_kind"], "text"), *numbers)
+    return cut(rows, PAGE["retries_table"], (PAGE["error_kind"], "text"), *numbers)
 
 
 def pools_table(document: Document) -> Table:
@@ -313,7 +309,7 @@ def pools_table(document: Document) -> Table:
             PAGE["power"],
         )
     ]
-    return _cut(rows, PAGE["pools_table"], (PAGE["scope"], "text"), *numbers)
+    return cut(rows, PAGE["pools_table"], (PAGE["scope"], "text"), *numbers)
 
 
 def who_table(document: Document, who: Literal["team", "model"]) -> Table:
@@ -351,7 +347,7 @@ def who_table(document: Document, who: Literal["team", "model"]) -> Table:
     numbers: list[tuple[str, CellKind]] = [
         (PAGE[head], "number") for head in ("calls", "input", "cache_read", "output", "money")
     ]
-    return _cut(rows, title, (who, "text"), *numbers)
+    return cut(rows, title, (who, "text"), *numbers)
 
 
 def keys_table(document: Document) -> Table:
@@ -362,7 +358,7 @@ def keys_table(document: Document) -> Table:
         [text(nobody if name == NO_KEY else name), usd(cost)]
         for name, cost in document["costs"]["by_key"].items()
     ]
-    return _cut(rows, PAGE["keys_table"], (PAGE["key"], "text"), (PAGE["money"], "number"))
+    return cut(rows, PAGE["keys_table"], (PAGE["key"], "text"), (PAGE["money"], "number"))
 
 
 def _who(document: Document, name: str, who: str) -> str:
@@ -371,94 +367,6 @@ def _who(document: Document, name: str, who: str) -> str:
     if name == NO_TEAM:
         return PAGE["nobody_idle" if float(document["costs"]["idle"]) else "nobody"]
     return name
-
-
-def options_table(document: Document, scenario: Literal["as_is", "waste_removed"]) -> Table:
-    """Options by pool and rank: the best of each pool, and what runs today."""
-    options = document["sizing"][scenario]["options"]
-    pools = len({option["pool"] for option in options})
-    shown = [o for o in options if o["rank"] <= SHOWN_OPTIONS or o["is_today"] or o["is_choice"]]
-    mark = ESTIMATE["option"]
-    rows = []
-    for option in shown:
-        marks = ", ".join(PAGE[name] for name in ("choice", "today") if option[f"is_{name}"])
-        name = full_name(option, pools)
-        rows.append(
-            [
-                Cell(f"{name} ({marks})" if marks else name),
-                usd(option["usd_per_month"], "option-cost"),
-                usd(option["usd_per_mtok"], "option-cost"),
-                Cell(yes_no(option["meets_slo"]) or UNKNOWN, definition="slo"),
-                count(option["power_kw"], "option-cost", estimate=mark),
-                share_of(option["peak_utilisation"], "utilisation", mark),
-                _interval(option["ttft_ms"], mark),
-                _interval(option["tpot_ms"], mark),
-            ]
-        )
-    heads = ("kw", "load", "ttft", "tpot")
-    numbers: list[tuple[str, CellKind]] = [(PAGE[head], "number") for head in heads]
-    table = _cut(
-        rows,
-        PAGE[f"{scenario}_table"],
-        ("option", "text"),
-        ("USD/month", "number"),
-        ("USD/Mtok", "number"),
-        (PAGE["slo"], "number"),
-        *numbers,
-        limit=200,
-    )
-    return Table(table.title, table.columns, table.rows, len(options) - len(table.rows))
-
-
-def option_reasons(document: Document, *, marked: bool) -> list[tuple[str, list[str]]]:
-    """Reasons of the options of the load as it is: of the recommended ones and today's, or of the others."""
-    options = document["sizing"]["as_is"]["options"]
-    pools = len({option["pool"] for option in options})
-    shown = [
-        option
-        for option in options
-        if (option["is_today"] or option["is_choice"]) == marked
-        and (marked or option["rank"] <= SHOWN_OPTIONS)
-    ]
-    return [
-        (full_name(option, pools), [printable(reason, 400) for reason in option["reasons"]])
-        for option in shown
-        if option["reasons"]
-    ]
-
-
-def _interval(figures: Mapping[str, float | None], mark: str) -> Cell:
-    if figures["p95"] is None:
-        return Cell(UNKNOWN, definition="latency")
-    low, high, expected = (latency(figures[key]) for key in ("low", "high", "p95"))
-    told = exact(figures["p95"], "ms")
-    if figures["low"] == figures["high"]:
-        # No interval: it was observed.
-        return Cell(expected, told, "latency")
-    unit = expected.rpartition(" ")[2]
-    if unit == low.rpartition(" ")[2] == high.rpartition(" ")[2]:
-        bare = [part.removesuffix(f" {unit}") for part in (expected, low, high)]
-        return Cell(f"{bare[0]} ({bare[1]} .. {bare[2]}) {unit}", told, "latency", mark)
-    return Cell(f"{expected} ({low} .. {high})", told, "latency", mark)
-
-
-def flips_table(document: Document) -> Table:
-    """What flips the choice."""
-    rows = [
-        [
-            text(flip.what),
-            share_of(flip.size, "utilisation") if flip.size is not None else Cell("–"),
-            text(flip.then, 200),
-        ]
-        for flip in flips(document)
-    ]
-    return _cut(
-        rows,
-        PAGE["flips_table"],
-        (PAGE["lever"], "text"),
-        (PAGE["flips_at"], "number"),
-        (PAGE["consequence"], "text"),
-    )
 
 
 def checks_table(document: Document) -> Table:
@@ -476,7 +384,7 @@ def checks_table(document: Document) -> Table:
         ]
         for row in checks
     ]
-    return _cut(
+    return cut(
         rows,
         PAGE["checks_table"],
         (PAGE["check"], "text"),
@@ -491,4 +399,4 @@ def files_table(inputs: AuditInputs) -> Table:
     """Files that could not be read to their end, or at all."""
     bad = inputs.files.filter(inputs.files["problem"].is_not_null()).select("path", "problem")
     rows = [[text(path, 160), text(problem, 300)] for path, problem in bad.iter_rows()]
-    return _cut(rows, PAGE["files_table"], (PAGE["path"], "text"), (PAGE["problem"], "text"))
+    return cut(rows, PAGE["files_table"], (PAGE["path"], "text"), (PAGE["problem"], "text"))

@@ -13,7 +13,7 @@ from typing import Any
 from reports.charts import ACCENT, GREY, INK, WARN, Chart, Twin, bars, finish, over, value_axis
 from reports.document_figures import Document, share
 from reports.numbers import money, percent, printable, short
-from reports.strings import CHART, LABEL
+from reports.page_strings import CHART, LABEL
 
 SHOWN_FINDINGS = 10
 _NEARLY_BEST = 0.9

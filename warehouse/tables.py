@@ -1,7 +1,8 @@
 """Declarations of the marts: what each one holds, its grain and its columns.
 
-Belongs here: every table of the published DuckDB file, declared with the classes of `parsers/records.py`.
-Does not belong here: how a mart is computed (`warehouse/sql/<mart>.sql` or a module of its stage).
+Belongs here: every table of the published DuckDB file, declared with the classes of `parsers/records.py`; those of the
+waste stage stand in `waste_tables.py`. Does not belong here: how a mart is computed (`warehouse/sql/<mart>.sql` or a
+module of its stage).
 
 Scopes are written `all`, `model:NAME`, `team:NAME` or `model:NAME/team:NAME`. "model" means model_served, else
 model_requested, else `unknown`; "team" is null where the log names none.
@@ -11,13 +12,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from parsers.records import COUNT, INSTANT, MONEY, REAL, TEXT, Column, Table
+from parsers.records import COUNT, INSTANT, MONEY, REAL, TEXT, Table
+from warehouse.columns import column as _c
+from warehouse.waste_tables import CACHE_CURVE, FINDINGS, OVERSIZE, REPETITION, RETRIES
 
 DAY = pl.Date
-
-
-def _c(name: str, dtype: object, description: str, **rules: object) -> Column:
-    return Column(name, dtype, description, **rules)  # type: ignore[arg-type]
 
 
 _USAGE = (
@@ -87,7 +86,7 @@ DEMAND_MINUTE = Table(
     "scope x minute; minutes of a gap in the data have no row, quiet minutes have zeros",
     ("scope", "minute_at"),
     (
-        _c("scope", TEXT, "`all` or `model:NAME`.", nullable=False),
+        _c("scope", TEXT, "`all`, `model:NAME`, or `other models` for all but the largest.", nullable=False),
         _c("minute_at", INSTANT, "Start of the minute.", nullable=False),
         _c("input_tokens", REAL, "Input tokens.", minimum=0),
         _c("uncached_input_tokens", REAL, "Uncached input; null where cache reads are unknown.", minimum=0),
@@ -107,7 +106,7 @@ DEMAND_PEAKS = Table(
     "scope x measure x window",
     ("scope", "measure", "window_s"),
     (
-        _c("scope", TEXT, "`all` or `model:NAME`.", nullable=False),
+        _c("scope", TEXT, "`all`, `model:NAME`, or `other models` for all but the largest.", nullable=False),
         _c(
             "measure",
             TEXT,
@@ -129,122 +128,6 @@ DEMAND_PEAKS = Table(
         _c("start_at", INSTANT, "Where the window with the maximum begins.", nullable=False),
         _c("assumed_ratio", REAL, "Share of the requests whose times were assumed.", minimum=0, maximum=1),
         _c("basis", TEXT, "How tokens were placed in time, in words.", nullable=False),
-    ),
-)
-REPETITION = Table(
-    "repetition",
-    "Prompt prefixes sent again, against the cache reads that were reported.",
-    "scope (all, each model, each team, each model/team pair)",
-    ("scope",),
-    (
-        _c("scope", TEXT, "Scope.", nullable=False),
-        _c("model", TEXT, "Model of the scope; null if it spans models."),
-        _c("team", TEXT, "Team of the scope; null if it spans teams or has none."),
-        _c("requests", COUNT, "Served calls in the scope.", nullable=False, minimum=0),
-        *(
-            _c(f"{level}_{what}", COUNT, f"{words} with evidence {level}.", nullable=False, minimum=0)
-            for level in ("hash_chain", "prompt_hash", "session", "none")
-            for what, words in (("requests", "Calls"), ("input_tokens", "Input tokens"))
-        ),
-        _c("blocks", COUNT, "Prefix blocks seen.", minimum=0),
-        _c("hit_blocks", COUNT, "Prefix blocks seen before, in an unbroken prefix.", minimum=0),
-        _c(
-            "seen_before_tokens",
-            COUNT,
-            "Input tokens in prefixes seen before (exact evidence only).",
-            minimum=0,
-        ),
-        _c("cache_read_tokens", COUNT, "Cache reads reported by calls with exact evidence.", minimum=0),
-        _c(
-            "missed_tokens",
-            COUNT,
-            "Seen before, cacheable and not read; null where reads are unknown.",
-            minimum=0,
-        ),
-        _c("missed_usd", MONEY, "Money lost on missed_tokens; null if unpriced or unknown.", minimum=0),
-        _c(
-            "requests_missed_unknown",
-            COUNT,
-            "Calls with exact evidence whose missed tokens are unknown: reads not reported, or no prefix cache.",
-            nullable=False,
-            minimum=0,
-        ),
-        _c(
-            "requests_unpriced",
-            COUNT,
-            "Calls with missed tokens but without a price.",
-            nullable=False,
-            minimum=0,
-        ),
-        _c(
-            "requests_rule_assumed",
-            COUNT,
-            "Calls with missed tokens by a caching rule that is partly assumed.",
-            nullable=False,
-            minimum=0,
-        ),
-        _c("block_hit_ratio", REAL, "hit blocks / blocks, pooled.", minimum=0, maximum=1),
-        _c("token_hit_ratio", REAL, "seen-before tokens / input tokens, pooled.", minimum=0, maximum=1),
-        _c(
-            "mean_request_hit_ratio",
-            REAL,
-            "Mean over calls of the call's own token ratio.",
-            minimum=0,
-            maximum=1,
-        ),
-        _c("upper_bound_tokens", COUNT, "Estimate, upper bound, from sessions and counts alone.", minimum=0),
-        _c("first_at", INSTANT, "First repeated call."),
-        _c("last_at", INSTANT, "Last repeated call."),
-    ),
-)
-CACHE_CURVE = Table(
-    "cache_curve",
-    "Hit ratio of a block LRU cache by capacity.",
-    "scope x capacity",
-    ("scope", "capacity_blocks"),
-    (
-        _c("scope", TEXT, "Scope.", nullable=False),
-        _c("capacity_blocks", COUNT, "Blocks the cache holds.", nullable=False, minimum=0),
-        _c("capacity_tokens", COUNT, "Tokens the cache holds, at the mean block size.", minimum=0),
-        _c("block_hit_ratio", REAL, "Hits / all blocks.", nullable=False, minimum=0, maximum=1),
-        _c("is_sampled", pl.Boolean, "Whether it was estimated from a sample.", nullable=False),
-    ),
-)
-OVERSIZE = Table(
-    "oversize",
-    "Prompts far larger than is usual for their model and team.",
-    "scope x rule",
-    ("scope", "rule"),
-    (
-        _c("scope", TEXT, "Leaf, or leaf/project:NAME, leaf/key:NAME.", nullable=False),
-        _c("model", TEXT, "Model.", nullable=False),
-        _c("team", TEXT, "Team; null if the log names none."),
-        _c("rule", TEXT, "outlier, input_output_ratio, context_share or price_cliff.", nullable=False),
-        _c("threshold_tokens", COUNT, "Input above which a prompt counts.", nullable=False, minimum=0),
-        _c("typical_tokens", COUNT, "Median input of the scope.", minimum=0),
-        _c("requests", COUNT, "Calls over the threshold.", nullable=False, minimum=0),
-        _c("input_tokens", COUNT, "Their input.", nullable=False, minimum=0),
-        _c("excess_tokens", COUNT, "Their input beyond the threshold.", nullable=False, minimum=0),
-        _c("excess_usd", MONEY, "Money for the excess; null if unpriced.", minimum=0),
-        _c("requests_unpriced", COUNT, "Of these calls, those without a price.", nullable=False, minimum=0),
-        _c("first_at", INSTANT, "First such call."),
-        _c("last_at", INSTANT, "Last such call."),
-    ),
-)
-RETRIES = Table(
-    "retries",
-    "Failed attempts and what they carried.",
-    "scope x error kind",
-    ("scope", "error_kind"),
-    (
-        _c("scope", TEXT, "Scope.", nullable=False),
-        _c("error_kind", TEXT, "Class of error; `unknown` if not logged.", nullable=False),
-        _c("attempts", COUNT, "Failed attempts.", nullable=False, minimum=0),
-        _c("calls", COUNT, "Calls they belong to.", nullable=False, minimum=0),
-        _c("recovered_calls", COUNT, "Calls of which a later attempt succeeded.", nullable=False, minimum=0),
-        _c("billed_tokens", COUNT, "Tokens that failed attempts report as used.", minimum=0),
-        _c("estimated_tokens", COUNT, "Tokens estimated by the gateway for failed attempts.", minimum=0),
-        _c("cost_usd", MONEY, "Cost reported for failed attempts.", minimum=0),
     ),
 )
 EFFICIENCY_HOURLY = Table(
@@ -356,31 +239,6 @@ FLEET_OPTIONS = Table(
         _c("breaks_first", TEXT, "What limits it: compute, bandwidth, memory or latency."),
         _c("confidence", TEXT, "Confidence of the data it rests on: high, medium or low."),
         _c("reasons", pl.List(TEXT), "Why it is (not) chosen, and what it rests on."),
-    ),
-)
-FINDINGS = Table(
-    "findings",
-    "What to change, ranked by money.",
-    "one row per finding",
-    ("id",),
-    (
-        _c("id", TEXT, "Stable identifier, kind and scope.", nullable=False),
-        _c("kind", TEXT, "Kind of finding.", nullable=False),
-        _c("severity", TEXT, "How bad.", nullable=False, allowed=("high", "medium", "low", "info")),
-        _c("title", TEXT, "One sentence with its figures.", nullable=False),
-        _c("scope", TEXT, "Scope.", nullable=False),
-        _c(
-            "evidence_level",
-            TEXT,
-            "hash_chain, prompt_hash, session, counts, measured or modelled.",
-            nullable=False,
-        ),
-        _c("tokens", COUNT, "Tokens concerned.", minimum=0),
-        _c("usd", MONEY, "Money concerned over the window; null if unknown.", minimum=0),
-        _c("first_at", INSTANT, "First seen."),
-        _c("last_at", INSTANT, "Last seen."),
-        _c("rows_query", TEXT, "SQL over the facts that lists the rows behind it.", nullable=False),
-        _c("advice", TEXT, "What to do.", nullable=False),
     ),
 )
 DATA_QUALITY = Table(

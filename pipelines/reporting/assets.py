@@ -2,14 +2,14 @@
 
 import dagster as dg
 
-from parsers.records import ENGINE_SAMPLES, USAGE_BUCKETS
+from parsers.records import ENGINE_SAMPLES, REQUESTS, USAGE_BUCKETS
 from pipelines.reporting.write import write_report
 from pipelines.site import Site
 
 
 @dg.asset(
     group_name="report",
-    deps=["published_marts", ENGINE_SAMPLES.name, USAGE_BUCKETS.name],
+    deps=["published_marts", REQUESTS.name, ENGINE_SAMPLES.name, USAGE_BUCKETS.name],
     description="audit.html and audit.json.",
 )
 def audit_report(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:

@@ -10,7 +10,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parsers.records import ENGINE_SAMPLES, FILES, USAGE_BUCKETS
+from parsers.records import ENGINE_SAMPLES, FILES, REQUESTS, USAGE_BUCKETS
+from pipelines.demand.shapes import lengths, session_growth
 from pipelines.demand.sums import counted_sums
 from pipelines.efficiency.engines import engine_totals
 from pipelines.ingest.duplicates import DroppedDoubles
@@ -55,6 +56,8 @@ def write_report(site: Site) -> Report:
         window=warehouse.window,
         engines=engine_totals(warehouse.scan(ENGINE_SAMPLES)),
         sums=counted_sums(warehouse.scan(USAGE_BUCKETS)),
+        lengths=lengths(warehouse.scan(REQUESTS)),
+        session_growth=session_growth(warehouse.scan(REQUESTS)),
         **{table.name: warehouse.read(table) for table in MARTS},
     )
     document = audit_document(inputs)

@@ -17,7 +17,7 @@ import polars as pl
 from pipelines.calls import is_demand, model_name
 from pipelines.costs.compare import api_cost
 from pipelines.sizing.cost import CENT_OF_A_CENT, spelled
-from pipelines.sizing.load import SECONDS_PER_MONTH, DemandSummary
+from pipelines.sizing.load import LEAST_COVERED_S, SECONDS_PER_MONTH, DemandSummary
 from warehouse.catalogue import find_model
 from warehouse.price_names import is_self_hosted
 from warehouse.prices import load_price_table, unit_prices
@@ -56,6 +56,9 @@ def paid_offers(
         if any(is_self_hosted(provider, model) for provider, model, _ in mine.iter_rows()):
             offers[load.pool] = ApiOffer(None, is_today=False, reasons=(_OWN_ENGINE,))
             continue
+        if load.window_s < LEAST_COVERED_S:
+            offers[load.pool] = ApiOffer(None, is_today=True, reasons=(_TOO_SHORT,))
+            continue
         shares = {model: removed.get(model, Decimal(0)) for model in load.log_models}
         total = sum((usd * (1 - shares[model]) for _, model, usd in mine.iter_rows()), Decimal(0))
         words = "As it is paid today" + (", less the waste" if any(shares.values()) else "")
@@ -66,6 +69,7 @@ def paid_offers(
 _OWN_ENGINE = (
     "An engine of one's own serves it, which no pool of the fleet file names: state the pool to have it sized"
 )
+_TOO_SHORT = "Paid today; less than a day of data is too short to speak of a month"
 
 
 def hosted_offers(requests: pl.LazyFrame, loads: Sequence[DemandSummary]) -> dict[str, ApiOffer]:
@@ -78,7 +82,7 @@ def hosted_offers(requests: pl.LazyFrame, loads: Sequence[DemandSummary]) -> dic
     """
     offers = {}
     for load in loads:
-        if load.today is None or load.model is None:
+        if load.today is None or load.model is None or load.window_s < LEAST_COVERED_S:
             continue
         own = requests.filter(model_name().is_in(load.log_models))
         costs = _hosted_costs(own, load.model.name)

@@ -4,25 +4,25 @@ Sizing sweeps with numba, whose import takes seconds: so it is imported when it 
 """
 
 import dagster as dg
+import polars as pl
 
 from parsers.records import FILES, REJECTS, REQUESTS
-from pipelines.costs.totals import totals
+from pipelines.pricing import UNIT_PRICES
 from pipelines.quality import data_quality as quality_of
 from pipelines.resources import materialized, table_metadata
 from pipelines.site import Site
 from pipelines.waste.assets import OVERSIZE_APPS, REPETITION_LEAVES
 from pipelines.waste.retries import failed_attempts
+from pipelines.waste.scopes import known_sum
 from warehouse.tables import (
     COST_LINES,
     COVERAGE,
     DATA_QUALITY,
     EFFICIENCY_HOURLY,
-    FINDINGS,
     FLEET_OPTIONS,
     MARTS,
-    OVERSIZE,
-    REPETITION,
 )
+from warehouse.waste_tables import FINDINGS, OVERSIZE, REPETITION
 
 GROUP = "sizing"
 _SIZED_FROM = (COVERAGE, REPETITION, OVERSIZE, EFFICIENCY_HOURLY, COST_LINES)
@@ -56,7 +56,7 @@ def findings(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
         warehouse.recall(REPETITION_LEAVES),
         failed_attempts(warehouse.scan(REQUESTS)),
         warehouse.recall(OVERSIZE_APPS),
-        totals(warehouse.read(COST_LINES)).total,
+        warehouse.read(COST_LINES).select(known_sum(pl.col("cost_usd"))).item(),
     )
     return materialized(site.warehouse.write_mart(FINDINGS, frame))
 
@@ -67,6 +67,7 @@ def findings(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
         REQUESTS.name,
         FILES.name,
         REJECTS.name,
+        UNIT_PRICES,
         *(table.name for table in MARTS if table is not DATA_QUALITY),
     ],
     description=DATA_QUALITY.description,

@@ -12,12 +12,17 @@ from decimal import Decimal
 from typing import Any
 
 from pipelines.sizing.cost import spelled
-from pipelines.sizing.load import DemandSummary
+from pipelines.sizing.load import LEAST_COVERED_S, DemandSummary
 from pipelines.sizing.reasons import uncounted_words
+from reports.numbers import counted, duration, percent
 from warehouse.catalogue import BITS, parameters
 
 WORTH_A_CHANGE = Decimal("0.10")
 """A change must save this share of today's cost: estimates are no better, and moving is not free."""
+LEAST_CALLS = 1000
+"""Calls below which no hardware is advised: a p95 and a peak of fewer are chance."""
+LEAST_UTILISATION = 0.01
+"""Share of a new option's capacity that the mean must fill where nothing of one's own runs yet."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +154,31 @@ def _choice(ordered: Sequence[Candidate], load: DemandSummary) -> tuple[Candidat
             return today, [kept]
     if best is None:
         return None, [_why_none(ordered, load)]
-    return best, [_why_change(today, best)]
+    lacking = _lacking(today, best, load)
+    if lacking is None:
+        return best, [_why_change(today, best)]
+    stays = today if today is not None and (today.is_api or today.meets) else None
+    return stays, [f"No {'choice' if stays is None else 'change'}: {lacking}"]
+
+
+def _lacking(today: Candidate | None, best: Candidate, load: DemandSummary) -> str | None:
+    """Say what the data lacks for a change of hardware, and how to get it; None where it carries one."""
+    length = duration(load.window_s)
+    if load.requests < LEAST_CALLS:
+        return (
+            f"{counted(load.requests, 'call')} in {length} are too little data to size hardware by: "
+            f"keep what serves it today, and log {LEAST_CALLS:,} calls or more over a week"
+        )
+    breaks = today is not None and today.row.get("meets_slo") is False
+    if load.window_s < LEAST_COVERED_S and not breaks:
+        return f"{length} of data does not show the peak of a day: keep what serves it today, and log a week"
+    mean = best.row.get("utilisation_ratio")
+    if today is None and mean is not None and mean < LEAST_UTILISATION:
+        return (
+            f"the load would use {percent(mean)} of {best.row['count']} x {best.row['accelerator']}, too little "
+            "to buy or rent hardware for: keep what serves it today, or take an API paid by the token"
+        )
+    return None
 
 
 def _why_keep_api(today: Candidate, best: Candidate | None, load: DemandSummary) -> str | None:
@@ -206,8 +235,14 @@ def _is_part_of(option: Candidate, today: Candidate) -> bool:
 
 
 def _why_none(ordered: Sequence[Candidate], load: DemandSummary) -> str:
+    if load.unmeasured:
+        return uncounted_words(load)
     if load.peak_rate is None and load.model is not None:
         return "No choice: the peak of this model is unknown"
+    if load.model is None:
+        return (
+            "No choice: neither the architecture nor a price of this model is known; state one in fleet.toml"
+        )
     if all(entry.usd is None for entry in ordered):
         return "No choice: no price is known"
     return "No choice: no option with a known price meets the SLO at today's precision"

@@ -6,14 +6,14 @@ Thin; the work is beside.
 import dagster as dg
 
 from parsers.records import REQUESTS
-from pipelines.pricing import base_prices, context_lengths, price_cliffs, prices_of
+from pipelines.pricing import UNIT_PRICES, base_prices, context_lengths, price_cliffs
 from pipelines.resources import materialized, table_metadata
 from pipelines.site import Site
 from pipelines.waste.caching_rules import default_rules
 from pipelines.waste.oversize import oversize as oversize_of
 from pipelines.waste.retries import failed_attempts
 from pipelines.waste.retries import retries as retries_of
-from warehouse.tables import CACHE_CURVE, OVERSIZE, REPETITION, RETRIES
+from warehouse.waste_tables import CACHE_CURVE, OVERSIZE, REPETITION, RETRIES
 
 GROUP = "waste"
 REPETITION_LEAVES, OVERSIZE_APPS = "repetition_leaves", "oversize_apps"
@@ -22,7 +22,7 @@ REPETITION_LEAVES, OVERSIZE_APPS = "repetition_leaves", "oversize_apps"
 
 @dg.asset(
     group_name=GROUP,
-    deps=[REQUESTS.name],
+    deps=[REQUESTS.name, UNIT_PRICES],
     description=REPETITION.description,
     metadata=table_metadata(REPETITION),
 )
@@ -32,7 +32,7 @@ def repetition(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
     from pipelines.waste.repetition import repetition as repetition_of
 
     requests = site.warehouse.scan(REQUESTS)
-    prices = base_prices(prices_of(requests, site.fleet.price_overrides))
+    prices = base_prices(site.warehouse.recall(UNIT_PRICES))
     calls = repeated_prefixes(requests, prices, default_rules())
     site.warehouse.keep(REPETITION_LEAVES, repetition_by_leaf(calls))
     return materialized(site.warehouse.write_mart(REPETITION, repetition_of(calls)))
@@ -53,13 +53,13 @@ def cache_curve(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
 
 @dg.asset(
     group_name=GROUP,
-    deps=[REQUESTS.name],
+    deps=[REQUESTS.name, UNIT_PRICES],
     description=OVERSIZE.description,
     metadata=table_metadata(OVERSIZE),
 )
 def oversize(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
     requests = site.warehouse.scan(REQUESTS)
-    prices = prices_of(requests, site.fleet.price_overrides)
+    prices = site.warehouse.recall(UNIT_PRICES)
     frame = oversize_of(requests, base_prices(prices), context_lengths(requests), price_cliffs(prices))
     site.warehouse.keep(OVERSIZE_APPS, frame)
     return materialized(site.warehouse.write_mart(OVERSIZE, frame))

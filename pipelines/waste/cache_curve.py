@@ -20,7 +20,7 @@ import polars as pl
 from pipelines.waste.blocks import Blocks, flat_blocks
 from pipelines.waste.caching_rules import CachingRule, with_rules
 from pipelines.waste.evidence import in_order_of_arrival, served_calls
-from warehouse.tables import CACHE_CURVE
+from warehouse.waste_tables import CACHE_CURVE
 
 
 def cache_curve(requests: pl.LazyFrame, rules: tuple[CachingRule, ...]) -> pl.DataFrame:

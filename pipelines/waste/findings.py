@@ -41,7 +41,7 @@ from pipelines.waste.sentences import (
     shown_name,
     who,
 )
-from warehouse.tables import FINDINGS
+from warehouse.waste_tables import FINDINGS
 
 MISSED_SHARE = 0.01
 """Least share of a leaf's input that was missed."""

@@ -36,7 +36,7 @@ from pipelines.waste.evidence import CHAIN, EXACT, LEVELS, in_order_of_arrival, 
 from pipelines.waste.lookup import beside
 from pipelines.waste.row_prices import with_unit_prices
 from pipelines.waste.scopes import by_scope, known_sum
-from warehouse.tables import REPETITION
+from warehouse.waste_tables import REPETITION
 
 _MICROSECONDS = 1_000_000
 _METERS = ("input", "cache_read", "cache_write_5m", "output")

@@ -18,7 +18,7 @@ import polars as pl
 from parsers.records import MONEY
 from pipelines.calls import is_in_usd, model_name, reached_a_model, was_turned_away
 from pipelines.waste.scopes import by_scope, known_sum
-from warehouse.tables import RETRIES
+from warehouse.waste_tables import RETRIES
 
 _ORDER = ("started_at", "source_file", "source_line")
 

@@ -19,8 +19,8 @@ import pytest
 
 from parsers.records import REJECTS, USAGE_BUCKETS
 from pipelines.costs.lines import cost_lines
-from pipelines.costs.totals import totals
 from pipelines.pricing import prices_of
+from tests.pipelines.costs.conftest import totals
 from tests.pipelines.ingest.conftest import ingest, write
 from warehouse.tables import COST_LINES
 

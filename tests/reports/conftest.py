@@ -15,7 +15,7 @@ from warehouse import tables
 
 START = datetime(2026, 11, 16, tzinfo=UTC)
 DAYS = 7
-HOSTILE = "</script><img src=x onerror=alert(1)>\u2028{{7*7}}"
+HOSTILE = "</script><img src=x onerror=alert(1)>\u2028{{7*7}}\u202e\x1b[31m"
 MODELS = ("llama-3.3-70b", f"m{HOSTILE}")
 TEAMS = ("search", "support", f"t{HOSTILE}", None)
 GAP = (START + timedelta(days=2, hours=3), START + timedelta(days=2, hours=9))
@@ -314,6 +314,20 @@ def fleet_options() -> pl.DataFrame:
     return tables.FLEET_OPTIONS.conform(pl.DataFrame(rows, infer_schema_length=None))
 
 
+def lengths() -> pl.DataFrame:
+    """Inputs and outputs by length; some outputs are empty."""
+    bins = [
+        ("input", 512, 724, 100, 900),
+        ("input", 724, 1024, 500, 900),
+        ("input", 1448, 2048, 50, 900),
+        ("output", 0, 1, 10, 40),
+        ("output", 32, 45, 640, 40),
+    ]
+    names = ("measure", "from_tokens", "to_tokens", "calls", "p50")
+    frame = pl.DataFrame(bins, schema=names, orient="row")
+    return frame.with_columns(pl.col("to_tokens").alias(name) for name in ("p95", "p99", "max"))
+
+
 def _small() -> dict[str, pl.DataFrame]:
     """The marts of few rows."""
     end = START + timedelta(days=DAYS)
@@ -491,6 +505,16 @@ def week() -> AuditInputs:
         efficiency_hourly=efficiency_hourly(),
         cost_lines=cost_lines(),
         fleet_options=fleet_options(),
+        lengths=lengths(),
+        session_growth=pl.DataFrame(
+            {
+                "turn": [1, 2, 3, 8, 16],
+                "sessions": [900, 900, 500, 60, 2],
+                "input_p50": [800, 1500, 2300, 6100, 14_000],
+                "input_p90": [1900, 3000, 4800, 13_000, 29_000],
+                "input_max": [9000, 12_000, 15_000, 31_000, 40_000],
+            }
+        ),
         **_small(),
     )
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import re
 import string
 
 import polars as pl
 import pytest
 
-from reports import strings
+from reports import numbers, page_strings, strings
 from reports.audit_json import audit_document
 from reports.decision import decision, decision_lines
 from reports.sensitivity import flips
@@ -80,11 +81,11 @@ def test_no_choice_says_why(document):
     _choose(document, None)
     found = decision(document)
     assert found.verdict == "undecided"
-    assert found.headline.endswith("No option can be recommended: It meets the SLO at the peak.")
+    assert found.headline.endswith("It meets the SLO at the peak.")
     assert found.confidence == "low"
     for option in document["sizing"]["as_is"]["options"]:
         option["reasons"] = ["No choice: no price is known"]
-    assert decision(document).headline.endswith("No option can be recommended: no price is known.")
+    assert decision(document).headline.endswith("No price is known.")
     document["fleet"] = None
     assert "no fleet.toml says what runs today" in decision(document).headline
 
@@ -93,7 +94,7 @@ def test_no_choice_says_why(document):
     ("name", "missing"),
     [
         ("nothing", "the logs hold no requests"),
-        ("engine_only", "the logs hold no requests"),
+        ("engine_only", "the files hold samples of devices or engines, no calls"),
         ("trace", "no fleet.toml says what runs today"),
     ],
 )
@@ -111,7 +112,9 @@ def test_poor_inputs_get_sentences_on_what_is_missing_and_how_to_get_it(name, mi
 def test_every_sentence_links_to_a_section(week, nothing, trace, engine_only):
     for inputs in (week, nothing, trace, engine_only):
         found = decision(audit_document(inputs))
-        assert {statement.section for statement in (*found.reasons, *found.risks)} <= set(strings.SECTIONS)
+        assert {statement.section for statement in (*found.reasons, *found.risks)} <= set(
+            page_strings.SECTIONS
+        )
 
 
 def test_an_unknown_cache_read_is_said_and_not_written_as_zero(document):
@@ -160,7 +163,8 @@ def test_a_choice_whose_cost_today_is_unknown_is_told_with_its_price(document):
         options.append(chosen | {"pool": "new", "is_today": False, "usd_per_month": "5000"})
     found = decision(document)
     assert found.money_line.endswith("Not in it: new (now unknown, 5,000 USD a month after).")
-    assert " for new (no fleet.toml says what serves it today)" in found.headline
+    assert " for new, if nothing carries it yet;" in found.headline
+    assert found.headline.endswith("State in fleet.toml what serves it today to have that judged.")
 
 
 def test_calls_without_a_model_are_not_called_unknown(document):
@@ -180,7 +184,7 @@ def test_money_that_reads_the_same_is_said_once(document):
     for option in options:
         if option["is_choice"]:
             option["usd_per_month"] = str(float(stays["usd_per_month"]) - 0.01)
-    assert decision(document).money_line == "Now 38,900 USD a month, and about as much after the change."
+    assert decision(document).money_line == "Now 38,900 USD a month, and about as much after."
 
 
 @pytest.mark.parametrize(("load", "said"), [(0.5, True), (0.05, False)])
@@ -256,9 +260,91 @@ def test_every_sentence_fills_in_with_names_that_some_code_gives():
         strings.REASON,
         strings.RISK,
         strings.CONFIDENCE,
-        strings.CHART,
+        page_strings.CHART,
     )
     for catalogue in catalogues:
         for key, template in catalogue.items():
             fields = [field for _, field, _, _ in string.Formatter().parse(template) if field is not None]
             assert all(field.isidentifier() for field in fields), key
+
+
+def _small_week(document, *, missed_usd, finding_usd):
+    """A week whose waste is large by share, worth the given amounts in it."""
+    document["window"] |= {
+        "start": "2026-11-16T00:00:00Z",
+        "end": "2026-11-23T00:00:00Z",
+        "coverage_ratio": 1.0,
+    }
+    document["costs"]["total"] = "4"
+    document["waste"]["prefix"] |= {
+        "missed_tokens": document["tokens"]["input"] // 2,
+        "missed_usd": missed_usd,
+    }
+    document["findings"][0]["usd"] = finding_usd
+    for found in document["findings"][1:]:
+        found["usd"] = None
+    for scenario in ("as_is", "waste_removed"):
+        document["sizing"][scenario]["options"] = []
+
+
+def test_waste_that_is_worth_next_to_nothing_is_a_note(document):
+    """Half of the input and of four dollars, but 9 USD a month."""
+    _small_week(document, missed_usd="2", finding_usd="2")
+    found = decision(document)
+    assert found.verdict == "undecided"
+    assert "Missed reads cost 8.69 USD a month: too little to come first." in found.reasons[0].text
+    _small_week(document, missed_usd="200", finding_usd="2")
+    found = decision(document)
+    assert found.headline.startswith("Fix the prompt cache first.")
+    assert found.reasons[0].text.endswith("Missed reads cost 869 USD a month.")
+
+
+def test_waste_without_a_price_counts_by_its_tokens(document):
+    _small_week(document, missed_usd=None, finding_usd=None)
+    scope = {"scope": "model:own", "missed_usd": None, "missed_tokens": 30_000_000}
+    document["waste"]["prefix"]["by_scope"] = [scope, scope | {"scope": "model:own/team:a"}]
+    assert decision(document).verdict == "fix"
+    scope["missed_tokens"] = 3_000_000
+    assert decision(document).verdict == "undecided"
+
+
+def test_a_waste_that_no_option_holds_is_told_by_its_worth(document):
+    document["waste"]["prefix"]["missed_tokens"] = 0
+    document["findings"][0] |= {"kind": "response_cache", "usd": "5000"}
+    options = document["sizing"]
+    options["waste_removed"] = copy.deepcopy(options["as_is"])
+    found = decision(document)
+    assert found.headline.startswith("Fix repeated prompts first, then keep")
+    assert re.fullmatch(
+        r"Now 38,900 USD a month; the fix is worth up to [\d,]+ USD of it\.", found.money_line
+    )
+
+
+def test_calls_that_all_failed_are_no_demand(document):
+    document["tokens"] |= {"requests_ok": 0, "requests_cancelled": 0, "requests_error": 60}
+    document["peaks"], document["sizing"]["as_is"]["options"] = [], []
+    document["sizing"]["waste_removed"]["options"] = document["findings"] = []
+    document["waste"]["prefix"]["missed_tokens"] = None
+    document["waste"]["retries"]["by_error_kind"] = {
+        "rate_limit": {"attempts": 45},
+        "timeout": {"attempts": 15},
+    }
+    found = decision(document)
+    assert "60 calls failed and none was served" in found.caveat
+    assert [reason.text for reason in found.reasons[:2]] == [
+        "Waste is unknown: no call was served.",
+        "All of the 60 calls failed, 75 % of them by rate_limit: no work was done.",
+    ]
+    assert any(risk.text == "100 % of the calls failed (rate_limit the most)." for risk in found.risks)
+
+
+def test_a_log_of_seconds_has_no_peak_and_a_log_without_a_clock_no_date(document):
+    document["peaks"] = []
+    document["window"] |= {
+        "start": "2026-11-16T00:00:00Z",
+        "end": "2026-11-16T00:00:05Z",
+        "coverage_ratio": 1.0,
+    }
+    assert decision(document).reasons[1].text == "A peak needs a minute of data at least; the logs span 5 s."
+    assert numbers.weekday_instant("2000-01-01T00:50:00Z") == "00:50 after the start"
+    assert numbers.instant("2000-01-03T03:10:00Z") == "2 d 03:10 after the start"

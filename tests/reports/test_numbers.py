@@ -98,6 +98,17 @@ def test_durations_use_the_largest_unit():
     ]
 
 
-def test_control_characters_of_names_are_replaced():
-    assert numbers.printable("a\u202eb\x1b[31m\n") == "a\ufffdb\ufffd[31m\ufffd"
+def test_characters_that_hide_or_reorder_text_are_shown_as_escapes():
+    assert numbers.printable("a\u202eb\x1b[31m\n") == "a\\u202eb\\x1b[31m\\n"
+    assert numbers.visible("SELECT\n\t'\u202e'\u2066\x00\u200b") == "SELECT\n\t'\\u202e'\\u2066\\x00\\u200b"
+    assert numbers.visible("naïve 模型") == "naïve 模型"
     assert numbers.printable("x" * 90) == "x" * 79 + "…"
+
+
+def test_things_are_counted_in_words():
+    assert [numbers.counted(number, "call") for number in (1, 0, 1_240_000)] == [
+        "1 call",
+        "0 calls",
+        "1.24 M calls",
+    ]
+    assert numbers.counted(2, "replica of it", "replicas of it") == "2 replicas of it"

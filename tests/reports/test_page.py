@@ -10,16 +10,19 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import duckdb
 import polars as pl
 import pytest
 
-from reports import strings
+from parsers.records import REQUESTS
+from reports import page_strings
 from reports.audit_json import audit_document
 from reports.charts import MAX_POINTS, binned_max
 from reports.decision import decision
 from reports.definitions import DEFINITIONS
 from reports.page import embedded, render
 from tests.reports.conftest import HOSTILE
+from warehouse.tables import MARTS
 
 
 class _Outline(HTMLParser):
@@ -106,13 +109,21 @@ def test_embedded_json_cannot_end_its_block():
     value = {"a</script><!--": "\u2028\u2029<>&"}
     text = str(embedded(value))
     assert not set(text) & set("<>&\u2028\u2029")
-    assert json.loads(text) == value
+    assert json.loads(text) == {"a</script><!--": "\\u2028\\u2029<>&"}
+
+
+def test_no_character_of_a_name_hides_or_reorders_the_page(page):
+    _, text, outline = page
+    own = text[: text.index("<script>")]
+    assert {char for char in own if not char.isprintable()} <= {"\n"}
+    for spec in outline.specs.values():
+        assert not re.search(r"\\u(?:00[01]|007f|20[02]|206)", spec.replace("\\\\u", ""))
 
 
 def test_sections_stand_in_order_and_every_link_has_its_anchor(page):
     _, _, outline = page
-    sections = [name for name in outline.ids if name in strings.SECTIONS]
-    assert sections == list(strings.SECTIONS)
+    sections = [name for name in outline.ids if name in page_strings.SECTIONS]
+    assert sections == list(page_strings.SECTIONS)
     assert len(outline.ids) == len(set(outline.ids))
     assert {link[1:] for link in outline.links} <= set(outline.ids)
 
@@ -120,6 +131,25 @@ def test_sections_stand_in_order_and_every_link_has_its_anchor(page):
 def test_every_definition_is_on_the_page(page):
     _, _, outline = page
     assert {f"def-{definition.anchor}" for definition in DEFINITIONS} <= set(outline.ids)
+
+
+def test_the_rows_behind_every_definition_can_be_listed():
+    """Its SQL names tables and columns that are there."""
+    with duckdb.connect() as connection:
+        for table in (REQUESTS, *MARTS):
+            connection.register(table.name, table.empty().to_arrow())
+        for definition in DEFINITIONS:
+            if definition.rows:
+                connection.sql(definition.rows).fetchall()
+    assert sum(not definition.rows for definition in DEFINITIONS) < 8
+
+
+def test_every_figure_of_the_first_screen_links_to_its_definition(page):
+    _, text, _ = page
+    first = text[text.index('<section id="decision">') : text.index('<div class="pair">')]
+    bare = re.sub(r"<a [^>]*>.*?</a>|<h1>.*?</h1>", "", first, flags=re.DOTALL)
+    bare = re.sub(r'<p class="(caveat|sure)">.*?</p>', "", bare, flags=re.DOTALL)
+    assert not re.search(r"\d", re.sub(r"<[^>]*>", "", bare))
 
 
 def test_every_chart_has_a_table_twin_and_no_series_is_too_long(page):
@@ -140,12 +170,16 @@ def test_what_can_not_be_drawn_is_said(nothing):
 
 def test_the_week_has_every_chart(week):
     _, outline = _page(week)
-    assert {name.removeprefix("spec-") for name in outline.specs} == set(strings.ABSENT)
+    assert {name.removeprefix("spec-") for name in outline.specs} == set(page_strings.ABSENT)
 
 
 def test_an_estimate_carries_its_reason(week):
     text, _ = _page(week)
-    for reason in (strings.ESTIMATE["modelled_power"], strings.ESTIMATE["option"], strings.ESTIMATE["bound"]):
+    for reason in (
+        page_strings.ESTIMATE["modelled_power"],
+        page_strings.ESTIMATE["option"],
+        page_strings.ESTIMATE["bound"],
+    ):
         assert f'title="{html.escape(reason)}">est.' in text
 
 
@@ -169,5 +203,5 @@ def test_thinning_keeps_the_highest_minute(week):
     minutes = week.demand_minute.filter(week.demand_minute["scope"] == "all").sort("minute_at")
     thinned, step = binned_max(minutes, "minute_at", ["requests"])
     assert thinned.height <= MAX_POINTS
-    assert step == 6
+    assert step == 11
     assert thinned["requests"].max() == minutes["requests"].max()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal, InvalidOperation
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
 
 from parsers.records import REQUESTS
+from reports.audit_parts import costs_part
 
 DEFAULTS = {
     "source_format": "test",
@@ -22,6 +25,20 @@ DEFAULTS = {
     "cache_write_5m_tokens": 0,
     "cache_write_1h_tokens": 0,
 }
+
+
+def totals(lines: pl.DataFrame) -> SimpleNamespace:
+    """What audit.json states of cost lines, its amounts as decimals."""
+    return SimpleNamespace(**{key: _decimal(value) for key, value in costs_part(lines).items()})
+
+
+def _decimal(value):
+    if isinstance(value, dict):
+        return {key: _decimal(part) for key, part in value.items()}
+    try:
+        return Decimal(value) if isinstance(value, str) else value
+    except InvalidOperation:
+        return value
 
 
 def rows(*calls: dict) -> pl.LazyFrame:

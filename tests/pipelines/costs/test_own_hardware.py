@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pipelines.costs.calls import price_keys
 from pipelines.costs.lines import cost_lines
 from pipelines.costs.own_hardware import PoolDay, pool_days
-from pipelines.costs.totals import totals
+from tests.pipelines.costs.conftest import totals
 from warehouse.prices import unit_prices
 from warehouse.tables import COST_LINES
 

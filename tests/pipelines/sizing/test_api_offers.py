@@ -15,7 +15,8 @@ from pipelines.sizing.load import all_without_waste, demand_summary
 from pipelines.sizing.scenarios import _measured_w, _removable_share
 from warehouse.catalogue import models
 from warehouse.prices import unit_prices
-from warehouse.tables import COST_LINES, COVERAGE, EFFICIENCY_HOURLY, OVERSIZE, REPETITION
+from warehouse.tables import COST_LINES, COVERAGE, EFFICIENCY_HOURLY
+from warehouse.waste_tables import OVERSIZE, REPETITION
 
 T0 = datetime(2026, 11, 16, tzinfo=UTC)
 DAY = COVERAGE.conform(pl.DataFrame([{"start_at": T0, "end_at": T0 + timedelta(days=1), "is_gap": False}]))
@@ -156,3 +157,20 @@ def test_money_of_missed_reads_is_taken_off_what_the_excess_leaves():
 
 def _mart(table, **values):
     return table.conform(pl.DataFrame([{"model": "m"} | values]))
+
+
+def test_less_than_a_day_is_made_no_month():
+    hour = COVERAGE.conform(
+        pl.DataFrame([{"start_at": T0, "end_at": T0 + timedelta(hours=1), "is_gap": False}])
+    )
+    rows = facts(OWN | {"model_served": "gpt-x"})
+    paid = {"charge_day": T0.date(), "provider": "x", "model": "gpt-x", "meter": "input", "requests": 1}
+    paid |= {"quantity": 1, "unit": "tokens", "cost_usd": Decimal(1), "basis": "list_price"}
+    lines = COST_LINES.conform(pl.DataFrame([paid]))
+    short = paid_offers(demand_summary(rows, hour, Fleet()), lines, {})["gpt-x"]
+    assert (short.usd_per_month, short.is_today) == (None, True)
+    assert "too short to speak of a month" in short.reasons[0]
+    whole = paid_offers(demand_summary(rows, DAY, Fleet()), lines, {})["gpt-x"]
+    assert whole.usd_per_month == pytest.approx(DAYS_PER_MONTH, abs=Decimal("0.0001"))
+    own = demand_summary(facts(OWN), hour, Fleet(pools=(POOL,)))
+    assert hosted_offers(facts(OWN), own) == {}

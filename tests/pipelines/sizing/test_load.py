@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from parsers.records import REQUESTS
+from pipelines.demand.largest import MOST_MODELS, OTHER_MODELS
 from pipelines.fleet import Fleet, Pool
 from pipelines.sizing.load import SECONDS_PER_MONTH, all_without_waste, demand_summary
 from warehouse.tables import COVERAGE
@@ -67,6 +68,19 @@ def test_a_pool_gathers_its_models_and_api_models_stand_alone():
     assert by_pool["gpt-4o"].model is None
     assert by_pool["qwen3-32b"].model.name == "Qwen3 32B"
     assert by_pool["qwen3-32b"].today is None
+
+
+def test_models_with_little_load_are_one_pool_and_lose_nothing():
+    """The fleet's own models keep their pool, however little they do."""
+    names = [f"api-{n:03}" for n in range(MOST_MODELS + 20)]
+    rows = [TOKENS | {"model_served": name, "input_tokens": 9000 - n} for n, name in enumerate(names)]
+    found = {load.pool: load for load in demand_summary(requests(*rows, TOKENS), DAY, FLEET)}
+    assert len(found) == MOST_MODELS + 2
+    others = found[OTHER_MODELS]
+    assert (others.requests, others.log_models, others.model) == (20, tuple(names[MOST_MODELS:]), None)
+    assert others.input_tokens == sum(9000 - n for n in range(MOST_MODELS, MOST_MODELS + 20))
+    assert "20 models beyond the 64 with most tokens, taken together" in others.basis
+    assert found["small"].requests == 1
 
 
 def test_the_peak_of_a_pool_is_one_moment_of_all_its_models_together():

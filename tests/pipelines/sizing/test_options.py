@@ -385,3 +385,37 @@ def test_less_load_never_costs_more():
 
 def test_no_pools_no_options():
     assert options(fleet=Fleet.default()).is_empty()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"rate": 150.5 / WEEK}, "150 calls in 7 d are too little data to size hardware by"),
+        ({"window_s": 3600.0}, "1 h of data does not show the peak of a day"),
+        ({"rate": 2000 / WEEK}, "too little to buy or rent hardware for"),
+    ],
+)
+def test_too_little_data_or_load_is_no_advice_on_hardware(more, said):
+    """Neither rent nor buy: the reason says to keep what serves it, and what to log."""
+    out = options(load(None, **more))
+    assert not out["is_choice"].any()
+    assert out.height > 1
+    first = out.row(0, named=True)["reasons"][0]
+    assert first.startswith("No choice: ")
+    assert said in first
+    assert "keep what serves it today" in first
+
+
+def test_too_little_data_keeps_the_api_and_a_fleet_that_carries_the_load():
+    dear = ApiOffer(Decimal(10_000_000), is_today=True)
+    out = options(load(None, model="Qwen3 32B", name="q", rate=150.5 / WEEK), apis={"q": dear})
+    assert one(out, "is_choice")["serving"] == "api"
+    assert "150 calls in 7 d" in one(out, "is_choice")["reasons"][0]
+    small = options(load(pool(16, serving="cloud", usd_per_accelerator_hour=Decimal(9)), window_s=3600.0))
+    assert one(small, "is_choice")["is_today"] == one(small, "is_today")["meets_slo"]
+
+
+def test_a_fleet_that_breaks_under_less_than_a_day_is_still_replaced():
+    out = options(load(pool(8), rate=20.0, window_s=3600.0))
+    assert one(out, "is_today")["meets_slo"] is False
+    assert one(out, "is_choice")["count"] > 8

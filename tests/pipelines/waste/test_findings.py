@@ -18,7 +18,7 @@ from pipelines.waste.repetition import repeated_prefixes
 from pipelines.waste.retries import failed_attempts
 from pipelines.waste.rows_query import text_literal
 from pipelines.waste.sentences import figure, shown_name
-from warehouse.tables import FINDINGS
+from warehouse.waste_tables import FINDINGS
 
 RULES = default_rules()
 

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from pipelines.waste.oversize import CLIFFS_SCHEMA, CONTEXTS_SCHEMA, oversize
-from warehouse.tables import OVERSIZE
+from warehouse.waste_tables import OVERSIZE
 
 
 def usual(count: int, seed: int = 1, **what: object) -> list[dict[str, object]]:

@@ -14,7 +14,7 @@ from parsers.records import REQUESTS
 from pipelines.waste.cache_curve import cache_curve
 from pipelines.waste.caching_rules import default_rules
 from pipelines.waste.repetition import repeated_prefixes, repetition
-from warehouse.tables import CACHE_CURVE, REPETITION
+from warehouse.waste_tables import CACHE_CURVE, REPETITION
 
 RULES = default_rules()
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from parsers.records import REQUESTS
 from pipelines.waste.retries import failed_attempts, retries
-from warehouse.tables import RETRIES
+from warehouse.waste_tables import RETRIES
 
 FAIL = {"status": "error", "usage_origin": "missing"}
 
