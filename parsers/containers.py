@@ -42,20 +42,26 @@ _TEXTS = ("log", "MESSAGE", "message", "line", "textPayload")
 _CARRIES = r'"(?:log|MESSAGE|textPayload|stream|logtag|@timestamp|kubernetes|labels)": ?["{]'
 _CARRIER = rf"^\{{.*{_CARRIES}.*\}}\s*$"
 """An object of a collector, told from a record that the program wrote as JSON, which may have a message, too."""
-_INSTANTS = ("time", "timestamp", "@timestamp", "ts", "date", "__REALTIME_TIMESTAMP")
-_SERVICES = (
+INSTANTS = ("time", "timestamp", "@timestamp", "ts", "date", "__REALTIME_TIMESTAMP")
+SERVICES = (
     *("kubernetes.pod_name", "kubernetes.pod.name", "labels.pod", "labels.pod_name"),
     *("resource.labels.pod_name", "container_name", "_SYSTEMD_UNIT"),
 )
 _DOES_CARRY = re.compile(_CARRIES)
-_ZONED = r"^(?:\d+(?:\.\d+)?|\d{4}-.*(?:Z|[+-]\d\d:?\d\d))$"
+_LOGGED = r'"(?:levelname|logger|logger_name|asctime)": ?"'
+"""What the record of a program's logger has, even where a collector added fields to it: see `log_records.py`."""
+_IS_LOGGED = re.compile(_LOGGED)
+ZONED = r"^(?:\d+(?:\.\d+)?|\d{4}-.*(?:Z|[+-]\d\d:?\d\d))$"
+"""An instant that needs no time zone from elsewhere."""
 
 
 def bare(line: str) -> str:
     """What the program wrote, of one line; for recognising."""
     # Not by the whole pattern: Python would try long lines over and over.
     is_object = line.startswith("{") and line.rstrip().endswith("}")
-    if line.startswith(_JSON_FILE) or (is_object and _DOES_CARRY.search(line)):
+    if line.startswith(_JSON_FILE) or (
+        is_object and _DOES_CARRY.search(line) and not _IS_LOGGED.search(line)
+    ):
         try:
             carrier = decoded(line)
         except (ValueError, RecursionError):
@@ -83,14 +89,15 @@ def unwrapped(lines: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
     of_docker = before.str.starts_with(_JSON_FILE) & ends.any()
     is_rest = (before.str.contains(_PART) | (of_docker & ~ends.shift(1))).fill_null(value=False)
     wanted = lines.filter(where & ~is_rest)
-    carrier = wanted.select(pl.when(raw.str.contains(_CARRIER)).then(raw)).to_series()
+    carries = raw.str.contains(_CARRIER) & (raw.str.starts_with(_JSON_FILE) | ~raw.str.contains(_LOGGED))
+    carrier = wanted.select(pl.when(carries).then(raw)).to_series()
     said = wanted.select(
         "source_line",
-        line=pl.coalesce(_first(carrier, _TEXTS).str.strip_suffix("\n"), raw).str.replace_all(_ANSI, ""),
-        json_at=_first(carrier, _INSTANTS),
-        json_by=_first(carrier, _SERVICES),
+        line=pl.coalesce(first_field(carrier, _TEXTS).str.strip_suffix("\n"), raw).str.replace_all(_ANSI, ""),
+        json_at=first_field(carrier, INSTANTS),
+        json_by=first_field(carrier, SERVICES),
     )
-    carried_at = pl.when(pl.col("json_at").str.contains(_ZONED)).then("json_at")
+    carried_at = pl.when(pl.col("json_at").str.contains(ZONED)).then("json_at")
     # The rest of a line is no group: to find where groups end takes its time for every character of them.
     one_line = pl.when(~pl.col("line").str.contains("\n", literal=True)).then("line")
     parts = said.with_columns(one_line.str.extract_groups(_PARTS).alias("parts")).unnest("parts")
@@ -104,7 +111,7 @@ def unwrapped(lines: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
     )
 
 
-def _first(carrier: pl.Series, names: tuple[str, ...]) -> pl.Series:
+def first_field(carrier: pl.Series, names: tuple[str, ...]) -> pl.Series:
     """The first of these fields that an object has; dots lead into inner objects."""
     found = pl.DataFrame({"carrier": carrier}).with_columns(value=pl.lit(None, pl.String))
     if carrier.null_count() < len(carrier):

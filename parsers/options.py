@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from parsers import smi_columns
 from parsers.clock import LocalClock, stated_year
 from parsers.errors import SiteConfigError
 from parsers.format import Context
@@ -26,6 +27,7 @@ OPTIONS = {
     "instance": "name of the server or host of logs that name none",
     "interval_s": "seconds between the samples of meters that have no clock",
     "block_size": "tokens of a block of prompt hashes",
+    "columns": "fields of nvidia-smi output without a header, as --query-gpu was given them",
 }
 _CHECKS: Mapping[str, Callable[[Context], object]] = {
     "timezone": LocalClock.of,
@@ -33,6 +35,7 @@ _CHECKS: Mapping[str, Callable[[Context], object]] = {
     "origin": relative_origin,
     "interval_s": interval,
     "block_size": block_tokens,
+    "columns": smi_columns.given,
 }
 
 

@@ -1,6 +1,6 @@
 """SGLang's account of one request, which its exports, its request log and its answers share.
 
-Belongs here: `meta_info` beside the request's parameters as a row of REQUESTS; lines of its request log. Does not
+Belongs here: `meta_info` beside the request's parameters as a row of REQUESTS; lines of its logs. Does not
 belong here: where these are kept (`formats/sglang_*.py`), batch lines (`formats/sglang_log.py`).
 """
 
@@ -25,6 +25,11 @@ STAMP = (
     r"\[(?:gpu_id=\d+|(?P<stamp>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?)"
     r"(?P<ranks>(?: [A-Z_]{2,9}\d{1,5})*))\] "
 )
+LOGGER_HEAD = r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:,\d{3})? sglang[\w.]* [A-Z]+ "
+"""The head of records that Python's logger wrote in its own layout, or as JSON."""
+OWN_HEAD = "[${1}] "
+"""What `LOGGER_HEAD` is in SGLang's own form."""
+_LOGGED = re.compile(LOGGER_HEAD)
 START = r"^[^\"'{]*?" + STAMP + r"server_args=ServerArgs\("
 MODEL = (r"served_model_name='([^']+)'", r"model_path='([^']+)'")
 _UNNAMED = STAMP.replace("?P<stamp>", "?:").replace("?P<ranks>", "?:")
@@ -66,6 +71,11 @@ TRAPS = (
     "Aborts of clients are cancelled; those with a status code are errors.",
     "A retracted request computed its prompt again: flagged; the extra work is in the engine's log.",
 )
+
+
+def as_sglang(line: str) -> str:
+    """A line with SGLang's own head, if it has Python's; for recognising."""
+    return _LOGGED.sub(r"[\1] ", line)
 
 
 def request_rows(fields: Fields, context: Context) -> pl.DataFrame:

@@ -11,7 +11,7 @@ import re
 
 import polars as pl
 
-from parsers import clock, containers
+from parsers import clock, log_records
 from parsers.format import Context, Format, Head
 from parsers.metrics import contract_fault, engine_instance
 from parsers.records import ENGINE_SAMPLES
@@ -29,12 +29,12 @@ _VALUES = (*_RATES, "running", "waiting", "kv_usage_ratio", "prefix_cache_hit_ra
 
 
 def _recognise(head: Head) -> bool:
-    found = sum(bool(_SIGN.match(containers.bare(line))) for line in head.lines)
+    found = sum(bool(_SIGN.match(log_records.bare(line))) for line in head.lines)
     return found > _SHARE * len(head.lines)
 
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
-    told = containers.unwrapped(frame, pl.col("line").str.contains("Avg thr (in/out): ", literal=True))
+    told = log_records.unwrapped(frame, pl.col("line").str.contains("Avg thr (in/out): ", literal=True))
     parts = told.with_columns(pl.col("line").str.extract_groups(_LINE).alias("parts")).unnest("parts")
     local = clock.LocalClock.of(context)
     naive = pl.col("stamp").str.to_datetime("%Y-%m-%d %H:%M:%S", time_unit="us", strict=False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from parsers import clock, containers
+from parsers import clock, log_records
 from parsers.format import Format
 from parsers.metrics import contract_fault, engine_instance
 from parsers.records import ENGINE_SAMPLES
@@ -33,12 +33,12 @@ _VALUES = ("running", "waiting", "kv_usage_ratio", "prefix_cache_hit_ratio")
 
 
 def _recognise(head: Head) -> bool:
-    lines = [containers.bare(line) for line in head.lines]
+    lines = [log_records.bare(line) for line in head.lines]
     return sum(bool(_OWN.match(line)) for line in lines) > _SHARE * len(lines)
 
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
-    told = containers.unwrapped(frame, pl.col("line").str.contains("] metrics: freeNpuBlock=", literal=True))
+    told = log_records.unwrapped(frame, pl.col("line").str.contains("] metrics: freeNpuBlock=", literal=True))
     parts = told.with_columns(pl.col("line").str.extract_groups(_LINE).alias("parts")).unnest("parts")
     rows = _rows(parts.filter(pl.col("values").is_not_null()), context)
     return (

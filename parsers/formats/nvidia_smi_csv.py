@@ -6,7 +6,8 @@ with a few names of its own. Does not belong here: `nvidia-smi dmon` (`nvidia_sm
 
 It is read as text, not as CSV: logs of runs that were appended repeat or change their header, carry
 comments and chatter of the driver, and end in a cut line when the logger was killed. Columns are found by
-name, units in the header, in the cells or (both left out) as nvidia-smi has them.
+name, units in the header, in the cells or (both left out) as nvidia-smi has them; without a header see
+`parsers/smi_columns.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import re
 
 import polars as pl
 
-from parsers import clock, meters
+from parsers import clock, meters, smi_columns
 from parsers.format import Context, Format, Head
 from parsers.metrics import contract_fault
 from parsers.records import DEVICE_SAMPLES
@@ -65,10 +66,14 @@ BY_ORDER = "device_by_order"
 IS_INDEX = meters.IS_INDEX
 INSTANT_POWER = "power_instant"
 """Power is a momentary value, not a mean."""
+BY_SHAPE = "columns_by_shape"
+"""There is no header: the columns were told by what is in them."""
 
 
 def _recognise(head: Head) -> bool:
-    return any(re.search(_OWN_FIELD, line) and re.match(_HEADER, line) for line in head.lines[:100])
+    lines = head.lines[:100]
+    has_header = any(re.search(_OWN_FIELD, line) and re.match(_HEADER, line) for line in lines)
+    return has_header or smi_columns.is_headless(lines)
 
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
@@ -100,7 +105,11 @@ def _dateless(lines: pl.DataFrame, data: pl.DataFrame, device: pl.Expr) -> pl.Da
         device=device,
         device_name=pl.coalesce(_valued(field) for field in _NAME),
         fault=pl.coalesce(_cut(), "fault"),
-        flags=pl.struct(index.alias(IS_INDEX), pl.col("is_momentary").alias(INSTANT_POWER)),
+        flags=pl.struct(
+            index.alias(IS_INDEX),
+            pl.col("is_momentary").alias(INSTANT_POWER),
+            pl.col("by_shape").alias(BY_SHAPE),
+        ),
     )
     dates = lines.filter(~pl.col("is_data")).select("source_line", stamp=meters.stamp(pl.col("line")))
     return pl.concat([samples, dates.filter(pl.col("stamp").is_not_null())], how="diagonal")
@@ -113,12 +122,17 @@ def _is_header(line: pl.Expr) -> pl.Expr:
 def _with_header(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     """Add `header` (the one in force at the line, null before the first) and `is_data`."""
     line = pl.col("line").str.strip_chars_start("\ufeff")
-    opening = pl.Series("line", context.head.split("\n"), dtype=pl.String).to_frame().filter(_is_header(line))
+    head = context.head.split("\n")
+    opening = pl.Series("line", head, dtype=pl.String).to_frame().filter(_is_header(line))
     begins_later = not frame.is_empty() and frame["source_line"][0] > 1
-    before = opening["line"].to_list()[-1] if begins_later and opening.height else None
+    told = smi_columns.given(context) or (None if opening.height else smi_columns.by_shape(head))
+    before = opening["line"].to_list()[-1] if begins_later and opening.height else told
     chatter = line.str.contains(r"^\s*(?:#|$)") | ~line.str.contains(r"^\s*\"?\d|,")
+    if not opening.height:
+        chatter |= line.str.contains(smi_columns.NAMES)
     return frame.select(
         "source_line",
+        pl.lit(not opening.height and "columns" not in context.options).alias("by_shape"),
         line.str.strip_chars().alias("line"),
         pl.when(_is_header(line))
         .then(line)
@@ -246,6 +260,7 @@ def _judged(rows: pl.DataFrame, local: clock.LocalClock, context: Context) -> pl
                 BY_ORDER: pl.col("by_order"),
                 IS_INDEX: pl.col("is_index"),
                 INSTANT_POWER: pl.col("is_momentary"),
+                BY_SHAPE: pl.col("by_shape"),
             }
         ).alias("flags"),
     )
@@ -271,7 +286,7 @@ def _cut() -> pl.Expr:
 def _line_fault() -> pl.Expr:
     return (
         pl.when(pl.col("header").is_null())
-        .then(pl.lit("the line stands before any header: run nvidia-smi without noheader"))
+        .then(pl.lit("no header names the columns: give the option columns, what --query-gpu was given"))
         .when(pl.col("place timestamp").is_null())
         .then(pl.lit("neither timestamp nor device is there: add timestamp and uuid to --query-gpu"))
         .when(_cut().is_not_null())
@@ -287,7 +302,10 @@ FORMAT = Format(
     written_by="nvidia-smi --query-gpu=... --format=csv --loop",
     target=DEVICE_SAMPLES,
     container="text",
-    recognised_by="a header of nvidia-smi's field names with power.draw, utilization.gpu or temperature.gpu",
+    recognised_by=(
+        "a header of nvidia-smi's field names with power.draw, utilization.gpu or temperature.gpu; or lines of cells "
+        "as nvidia-smi writes them, with its stamp, a UUID or a power in W"
+    ),
     recognise=_recognise,
     map=_map,
     finish=meters.finish,
@@ -295,6 +313,10 @@ FORMAT = Format(
         (
             "A query without timestamp is dated by lines of date between its calls, by the options origin and "
             "interval_s, or by the file's last change (flagged); it needs uuid or index then."
+        ),
+        (
+            "With noheader, only what can't be mistaken is read (flagged): timestamp, device, power, and one load and "
+            "one memory with unit. The option columns, what --query-gpu was given, names all."
         ),
         "timestamp is local time: give the option timezone; at the end of summer time an hour repeats.",
         "Without uuid or index in the query GPUs are told apart by their order within a tick (flagged).",

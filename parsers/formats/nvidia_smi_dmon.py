@@ -1,4 +1,4 @@
-"""Output of `nvidia-smi dmon`: a table of one line per GPU and tick, with headers that recur.
+"""Output of `nvidia-smi dmon`: a table (or CSV) of one line per GPU and tick, with headers that recur.
 
 Belongs here: the names of its columns. Does not belong here: `nvidia-smi --query-gpu` (`nvidia_smi_csv.py`),
 `pmon` (processes, not devices), how tables without a date get their instants (`parsers/meters.py`).
@@ -19,9 +19,12 @@ from parsers.records import DEVICE_SAMPLES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_HEADER = r"^\s*#\s*(?:Date\s+)?(?:Time\s+)?(?:Date\s+)?gpu\s+(?:\w+\s+)*?(?:pwr|gtemp|sm|fb)\b"
+_HEADER = (
+    r"^\s*#\s*(?:Date[\s,]+)?(?:Time[\s,]+)?(?:Date[\s,]+)?gpu[\s,]+(?:\w+[\s,]+)*?(?:pwr|gtemp|sm|fb)\b"
+)
 _PROCESSES = r"\bpid\b"
-_DATA = r"^\s*\d[\d:/-]*\s+[\d-]"
+_DATA = r"^\s*\d[\d:/-]*[\s,]+[\d-]"
+_UNIT = r"(\d) *(?:W|C|%|MB|MHz|MB/s)\s*(,|$)"
 _MEASURED: Mapping[str, Quantity] = {
     "power_w": Quantity(("pwr",)),
     "utilisation_ratio": Quantity(("sm",), divisor=100),
@@ -37,7 +40,7 @@ def _recognise(head: Head) -> bool:
 
 
 def _cells(line: pl.Expr) -> pl.Expr:
-    return line.str.replace("#", "", literal=True).str.extract_all(r"\S+")
+    return line.str.replace("#", "", literal=True).str.replace_all(_UNIT, "$1$2").str.extract_all(r"[^\s,]+")
 
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
@@ -60,7 +63,7 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
 FORMAT = Format(
     name="nvidia_smi_dmon",
     title="nvidia-smi dmon table",
-    written_by="nvidia-smi dmon [-o DT]",
+    written_by="nvidia-smi dmon [-o DT] [--format csv]",
     target=DEVICE_SAMPLES,
     container="text",
     recognised_by="a header line `# gpu pwr gtemp ...` of nvidia-smi dmon, with or without Date and Time",

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from parsers import clock, containers
+from parsers import clock, log_records
 from parsers.format import Context, Format, Head
 from parsers.metrics import contract_fault, engine_instance
 from parsers.normalise import MAX_COUNT
 from parsers.records import ENGINE_SAMPLES, INSTANT
-from parsers.sglang import IS_REQUEST, MODEL, STAMP, START
+from parsers.sglang import IS_REQUEST, LOGGER_HEAD, MODEL, OWN_HEAD, STAMP, START, as_sglang
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +59,7 @@ _VALUES = (
 
 
 def _recognise(head: Head) -> bool:
-    lines = [containers.bare(line) for line in head.lines]
+    lines = [as_sglang(log_records.bare(line)) for line in head.lines]
     starts = any(_START_SIGN.match(line) for line in lines) and not any(map(IS_REQUEST.match, lines))
     return starts or has_batches(lines)
 
@@ -84,10 +84,10 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
 
 def _batches(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     """Batch lines, taken apart; the model is that of the last start-up line."""
-    plain = containers.unwrapped(
+    plain = log_records.unwrapped(
         frame,
         pl.col("line").str.contains_any(["Prefill batch", "Decode batch", "server_args=ServerArgs("]),
-    )
+    ).with_columns(pl.col("line").str.replace(LOGGER_HEAD, OWN_HEAD))
     parts = plain.with_columns(pl.col("line").str.extract_groups(_BATCH).alias("parts")).unnest("parts")
     is_start = pl.col("line").str.contains(START)
     model = pl.coalesce(pl.col("line").str.extract(pattern, 1) for pattern in MODEL)

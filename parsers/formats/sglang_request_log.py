@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from parsers import clock, containers
+from parsers import clock, log_records
 from parsers.fields import Fields
 from parsers.format import Format
 from parsers.formats.sglang_log import has_batches
@@ -32,14 +32,14 @@ _STRUCTURE = {**META, "request_parameters": PARAMETERS, "timestamp": "VARCHAR"}
 
 
 def _recognise(head: Head) -> bool:
-    lines = [containers.bare(line) for line in head.lines]
+    lines = [log_records.bare(line) for line in head.lines]
     return sum(bool(IS_REQUEST.match(line)) for line in lines) > _SHARE * len(lines) and not has_batches(
         lines
     )
 
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
-    told = containers.unwrapped(
+    told = log_records.unwrapped(
         frame,
         pl.col("line").str.contains_any(["Finish: obj=", "request.finished", "server_args=ServerArgs("]),
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from parsers import clock, containers, trtllm
+from parsers import clock, log_records, trtllm
 from parsers.format import Format
 from parsers.records import ENGINE_SAMPLES
 
@@ -29,7 +29,7 @@ _AT = r"timestamp = ([\d-]{10} [\d:]{8})"
 
 
 def _recognise(head: Head) -> bool:
-    lines = [containers.bare(line) for line in head.lines]
+    lines = [log_records.bare(line) for line in head.lines]
     own = sum(bool(_OWN.match(line)) for line in lines)
     return own > _SHARE * len(lines) and any(_SIGN.match(line) for line in lines)
 
@@ -38,7 +38,7 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     if frame.is_empty() or frame["source_line"][0] <= context.carried.get("last_line", 0):
         context.carried.clear()
     context.carried["last_line"] = frame["source_line"].max() or 0
-    told = containers.unwrapped(frame, pl.col("line").str.contains("[TRT-LLM]", literal=True))
+    told = log_records.unwrapped(frame, pl.col("line").str.contains("[TRT-LLM]", literal=True))
     parts = told.with_columns(pl.col("line").str.extract_groups(_LINE).alias("parts")).unnest("parts")
     rows = _rows(_of_first_rank(parts.filter(pl.col("values").is_not_null()), context), context)
     return (

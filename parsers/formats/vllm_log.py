@@ -5,7 +5,8 @@ for the V0 and the V1 engine. Does not belong here: metrics (`prometheus_query_r
 is counted and dropped: request lines hold prompts and answers, and nothing of them is kept.
 
 Time: the container's stamp (docker, CRI, compose -t) where there is one, else the record's own, which has
-neither year nor zone (see `parsers/clock.py`).
+neither year nor zone (see `parsers/clock.py`). Records that Python's logger wrote as JSON (`parsers/log_records.py`)
+or in its own layout state the year.
 
 Windows of rates: see `parsers/windows.py`; the interval is VLLM_LOG_STATS_INTERVAL, 10 s unless set
 otherwise, and 5 s in the V0 engine.
@@ -17,7 +18,7 @@ import re
 
 import polars as pl
 
-from parsers import clock, containers
+from parsers import clock, log_records
 from parsers.format import Context, Format, Head
 from parsers.metrics import contract_fault, engine_instance
 from parsers.records import ENGINE_SAMPLES
@@ -59,7 +60,7 @@ _RATE = r"([\d.]+|nan|inf|N/A) tokens/s"
 _AHEAD = r"^[^\"'{]{0,200}?"
 """What may stand before a record: a progress bar; no quote, which another log would open."""
 _HEADED = re.compile(_AHEAD + r"(?:DEBUG|INFO|WARNING|ERROR) [\d-]{5} [\d:]{8} \[?[\w./-]+\.py:\d+\] (.*)")
-_ACCESS = re.compile(_AHEAD + r"INFO:     ")
+_ACCESS = re.compile(_AHEAD + r"(?:INFO:     |\d{4}(?:-\d\d){2} [\d:]{8} uvicorn\.)")
 _SIGNATURE = re.compile(
     r"(?:Engine \d+: |\d+ Engines Aggregated: )?Avg prompt throughput: |"
     r"Initializing an? (?:V1 )?LLM engine \(v|vLLM API server version |non-default args: \{|"
@@ -82,7 +83,7 @@ _VALUES: dict[str, tuple[str, float]] = {
 
 
 def _recognise(head: Head) -> bool:
-    bare = [containers.bare(line) for line in head.lines]
+    bare = [log_records.bare(line) for line in head.lines]
     lines = [as_vllm(line) for line in bare]
     messages = [found[1] for line in lines if (found := _HEADED.match(line))]
     access = sum(bool(_ACCESS.match(line)) for line in lines)
@@ -124,8 +125,11 @@ def _head_lines(context: Context) -> pl.DataFrame:
 def _candidates(lines: pl.DataFrame) -> pl.DataFrame:
     """Lines that may matter."""
     mentions = pl.any_horizontal(pl.col("line").str.contains(text, literal=True) for text in _MENTIONS)
-    return containers.unwrapped(lines, mentions).with_columns(
-        pl.col("line").str.replace(VLLM_HEAD, VLLM_OWN_HEAD)
+    line = pl.col("line")
+    year = pl.when(line.str.contains(VLLM_HEAD)).then(line.str.head(4))
+    return log_records.unwrapped(lines, mentions).with_columns(
+        line.str.replace(VLLM_HEAD, VLLM_OWN_HEAD),
+        year=pl.when(year != log_records.NO_YEAR).then(year),
     )
 
 
@@ -178,7 +182,8 @@ def _with_clock(records: pl.DataFrame, context: Context) -> pl.DataFrame:
         naive = clock.naive_before(stamp, context.modified_at, local)
     else:
         naive = pl.lit(None, pl.Datetime("us"))
-    own = pl.when(pl.col("container_at").is_null()).then(naive)
+    dated = pl.concat_str("year", pl.lit("-"), stamp).str.to_datetime(time_unit="us", strict=False)
+    own = pl.when(pl.col("container_at").is_null()).then(pl.coalesce(dated, naive))
     return records.with_columns(own.alias("naive")).with_columns(
         pl.coalesce("container_at", local.at(pl.col("naive"))).alias("at")
     )
@@ -246,7 +251,7 @@ def _hit_rows(hits: pl.DataFrame, context: Context) -> pl.DataFrame:
 
 def _clock_flags(context: Context) -> dict[str, pl.Expr]:
     own = pl.col("container_at").is_null()
-    from_mtime = own & pl.lit(clock.stated_year(context) is None)
+    from_mtime = own & pl.lit(clock.stated_year(context) is None) & pl.col("year").is_null()
     local = clock.LocalClock.of(context).flags(pl.col("naive"))
     return {name: own & condition for name, condition in local.items()} | {clock.YEAR_FROM_MTIME: from_mtime}
 
@@ -275,7 +280,7 @@ def _clock_fault(context: Context) -> pl.Expr:
 FORMAT = Format(
     name="vllm_log",
     title="vLLM server log",
-    written_by="vLLM (V0 and V1 engine), on stdout, docker, Kubernetes or compose; also inside Xinference",
+    written_by="vLLM (V0 and V1 engine), on stdout, docker, Kubernetes or compose, as text or JSON; also in Xinference",
     target=ENGINE_SAMPLES,
     container="text",
     recognised_by="records of level, MM-DD time and file.py:line; a statistics, start-up or request message",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from parsers import clock, containers
+from parsers import clock, log_records
 from parsers.durations import span
 from parsers.format import Format, TokenSemantics
 from parsers.records import INSTANT, REQUESTS
@@ -36,14 +36,14 @@ _MOST_STARTED = 4096
 
 
 def _recognise(head: Head) -> bool:
-    return is_xinference([containers.bare(line) for line in head.lines])
+    return is_xinference([log_records.bare(line) for line in head.lines])
 
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     if frame.is_empty() or frame["source_line"][0] <= context.carried.get("last_line", 0):
         context.carried.clear()
     context.carried["last_line"] = frame["source_line"].max() or 0
-    told = containers.unwrapped(
+    told = log_records.unwrapped(
         frame, pl.col("line").str.contains_any(["Generate finished, ", "Added request ", "model_uid"])
     )
     local = clock.LocalClock.of(context)

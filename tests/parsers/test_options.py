@@ -28,6 +28,7 @@ def test_every_option_that_is_read_is_known_and_the_other_way_round():
         ("origin", "2026-03-02T00:00:00Z", "monday"),
         ("interval_s", "0.5", "-1"),
         ("block_size", "16", "many"),
+        ("columns", "timestamp,power.draw", "power"),
     ],
 )
 def test_values_are_checked_before_anything_is_read(name, good, bad):
