@@ -4,12 +4,16 @@ Belongs here: gzip, bzip2, xz and zstd streams, text in UTF-16, members of zip a
 read (`sources.py`).
 
 Nothing is extracted under a name from an archive: a member is a stream, so no path can escape.
+
+What packed data may become is bounded: beyond FREE_BYTES, at most MOST_EXPANSION times the bytes that it was unpacked
+from, and MAX_UNPACKED_BYTES in all. A file that is plain on disk has no such limit.
 """
 
 from __future__ import annotations
 
 import bz2
 import codecs
+import errno
 import gzip
 import io
 import lzma
@@ -22,6 +26,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from parsers.errors import DISK_TROUBLE, UnreadableSourceError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
@@ -29,6 +35,10 @@ if TYPE_CHECKING:
 BLOCK = 8 << 20
 _PIECE = 64 << 10
 MAX_MEMBERS = 100_000
+FREE_BYTES = 1 << 30
+MOST_EXPANSION = 500
+"""Logs pack 5 to 100 times; zeros, or one line over and over, a thousand times and more."""
+MAX_UNPACKED_BYTES = 64 << 30
 
 _MAGIC = {
     b"\x1f\x8b": "gzip",
@@ -42,6 +52,7 @@ _MAGIC = {
 # RuntimeError is how `zipfile` refuses members that are encrypted or packed in a way it does not know.
 CUT_OFF = (EOFError, zlib.error, lzma.LZMAError, OSError, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
 """What a stream raises where its data ends too early, is damaged or can't be unpacked."""
+_UNPACK_IT = "if it is meant to be that large, unpack it and give the folder"
 
 
 class DamagedError(Exception):
@@ -68,7 +79,10 @@ def members(path: Path) -> tuple[list[Member] | None, str | None]:
             found, problem = _tar_members(path)
         else:
             return None, None
+    except UnreadableSourceError as error:
+        return [], f"{error.what}: {_UNPACK_IT}"
     except CUT_OFF as error:
+        _raise_if_full(error)
         return [], f"it can't be opened ({first_line(error)})"
     if len(found) > MAX_MEMBERS:
         return [], f"it has more than {MAX_MEMBERS:,} members: unpack it and give the folder"
@@ -80,10 +94,15 @@ def open_member(path: Path, member: Member) -> IO[bytes]:
 
     Raises:
         one of CUT_OFF, KeyError: the archive is damaged, encrypted or has changed.
+        UnreadableSourceError: the member would become larger than packed data may.
 
     """
     if zipfile.is_zipfile(path):
-        return _unzipped(path).open(member.name)
+        archive = _unzipped(path)
+        info = archive.getinfo(member.name)
+        # No more comes out, nor goes in, than is stated there.
+        _check_expansion(info.file_size, info.compress_size)
+        return archive.open(info)
     whole = _unpacked(path)
     if member.offset is not None and member.size is not None:
         return cast("IO[bytes]", io.BufferedReader(_Part(whole, member.offset, member.size), BLOCK))
@@ -95,6 +114,7 @@ def blocks(stream: IO[bytes], size: int = BLOCK) -> Iterator[bytes]:
 
     Raises:
         DamagedError: the data ends too early or is damaged.
+        UnreadableSourceError: it becomes larger than packed data may.
 
     """
     fault: BaseException | None = None
@@ -136,6 +156,7 @@ def _tar_members(path: Path) -> tuple[list[Member], str | None]:
                     offset = None if item.issparse() else item.offset_data
                     found[item.name] = Member(item.name, offset, item.size)
     except CUT_OFF as error:
+        _raise_if_full(error)
         problem = f"the archive is cut off or damaged ({first_line(error)}); some members are missing"
         return list(found.values()), problem
     return list(found.values()), None
@@ -171,12 +192,40 @@ def _decompressed(path: Path) -> IO[bytes]:
     if compression(raw.read(6)) is None:
         return raw
     raw.seek(0)
-    unpacked = tempfile.TemporaryFile()  # noqa: SIM115 - see _kept_open
     # A cut is met again when the members are listed: they end too early.
-    with raw, plain(raw) as stream, suppress(DamagedError):
-        for block in blocks(stream):
-            unpacked.write(block)
+    with raw, plain(raw) as stream:
+        return copied_to_disk(stream)
+
+
+def copied_to_disk(stream: IO[bytes]) -> IO[bytes]:
+    """What a stream holds up to its end or its first fault, as a temporary file without a name."""
+    if _unpacked_in:
+        _unpacked_in[0].mkdir(parents=True, exist_ok=True)
+    unpacked = tempfile.TemporaryFile(dir=next(iter(_unpacked_in), None))  # noqa: SIM115 - the caller closes it
+    try:
+        _copy(stream, unpacked)
+    except BaseException:
+        unpacked.close()
+        raise
     return unpacked
+
+
+def _copy(stream: IO[bytes], unpacked: IO[bytes]) -> None:
+    size = 0
+    with suppress(DamagedError):
+        for block in blocks(stream):
+            size += len(block)
+            if size > MAX_UNPACKED_BYTES:
+                raise UnreadableSourceError(f"it unpacks to more than {MAX_UNPACKED_BYTES:,} bytes")
+            unpacked.write(block)
+
+
+_unpacked_in: list[Path] = []
+
+
+def unpack_in(folder: Path) -> None:
+    """Have archives unpacked in this folder, not in the system's own for temporary files, which may be small."""
+    _unpacked_in[:] = [folder]
 
 
 class _Part(io.RawIOBase):
@@ -216,6 +265,37 @@ def _is_tar(path: Path) -> bool:
         return False
 
 
+class _Bounded(io.RawIOBase):
+    """What comes out of a decompressor, as long as it is in proportion to what goes in."""
+
+    def __init__(self, stream: IO[bytes], packed: IO[bytes]) -> None:
+        self._stream, self._packed, self._size = stream, packed, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read1(len(buffer))  # type: ignore[attr-defined]
+        buffer[: len(data)] = data
+        self._size += len(data)
+        _check_expansion(self._size, self._packed.tell())
+        return len(data)
+
+
+def _check_expansion(size: int, packed: int) -> None:
+    if size > max(FREE_BYTES, MOST_EXPANSION * packed):
+        raise UnreadableSourceError(
+            f"it unpacks to more than {MOST_EXPANSION} times its size",
+            remedy=f"{_UNPACK_IT[0].upper()}{_UNPACK_IT[1:]}.",
+        )
+
+
+def _raise_if_full(error: BaseException) -> None:
+    """A full disk is no fault of the archive."""
+    if isinstance(error, OSError) and error.errno in DISK_TROUBLE and error.errno != errno.EIO:
+        raise error
+
+
 class _Recoded(io.RawIOBase):
     """Text in UTF-16 as text in UTF-8; damaged characters are replaced."""
 
@@ -247,20 +327,24 @@ def plain(raw: IO[bytes]) -> IO[bytes]:
     """Wrap a stream in the decompressor (or decoder) that its first bytes call for."""
     magic = raw.read(6)
     raw.seek(0)
-    match compression(magic):
+    kind = compression(magic)
+    if kind is None:
+        return raw
+    wrapped = _Recoded(raw) if kind == "utf-16" else _Bounded(_decompressor(kind, raw), raw)
+    return cast("IO[bytes]", io.BufferedReader(wrapped, BLOCK))
+
+
+def _decompressor(kind: str, raw: IO[bytes]) -> IO[bytes]:
+    match kind:
         case "gzip":
             return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
         case "bzip2":
             return cast("IO[bytes]", bz2.BZ2File(raw))
         case "xz":
             return cast("IO[bytes]", lzma.LZMAFile(raw))
-        case "utf-16":
-            return cast("IO[bytes]", io.BufferedReader(_Recoded(raw), BLOCK))
-        case "zstd":
+        case _:
             import pyarrow as pa
 
             return cast(
                 "IO[bytes]", pa.CompressedInputStream(pa.PythonFile(cast("io.IOBase", raw), mode="r"), "zstd")
             )
-        case _:
-            return raw

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from parsers.format import Context, Head, Structure
 
-PLACES = ("response.body", "response", "response_body", "body")
+PLACES = ("response.body", "response", "response_body", "modelOutput", "body")
 """Where a line keeps its body, the innermost first; else the line is the body. It may be JSON text in a string."""
 
 _TIMES = (
@@ -35,8 +35,11 @@ _OWNERS = ("user", "team", "project", "session_id", "trace_id", "provider")
 _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _WRAPPER: Structure = {
     # The last two tell a line of another kind from one that can't be read.
-    **dict.fromkeys((*_TIMES, *_OWNERS, "ended_at", "custom_id", "key", "level", "event"), "VARCHAR"),
+    **dict.fromkeys(
+        (*_TIMES, *_OWNERS, "ended_at", "custom_id", "key", "recordId", "level", "event"), "VARCHAR"
+    ),
     **dict.fromkeys(("latency_ms", "duration_ms", "ttft_ms", "url", "uri", "http_status"), "VARCHAR"),
+    "modelInput": dict.fromkeys(("model", *_LIMITS), "VARCHAR"),
     "request": {
         **dict.fromkeys(("model", "modelId", "stream", "url", *_LIMITS), "VARCHAR"),
         "body": dict.fromkeys(("model", "stream", *_LIMITS), "VARCHAR"),
@@ -49,6 +52,7 @@ _FOREIGN = {
     *("call_type", "spend", "startTime", "hash_ids", "resourceSpans", "timings", "sessionId", "uuid"),
     *("schemaType", "latencies", "consumer", "_source", "isSidechain", "ai_log", "request_created_at"),
     *("ai_org", "run_type", "fallback_index", "body_bytes_sent", "upstream_response_time", "response_code"),
+    "destination_model",
 }
 _MAX_NESTED_CHARACTERS = 1 << 20
 
@@ -152,7 +156,7 @@ def http_status(fields: Fields, *own: str) -> pl.Expr:
 
 def is_batch(fields: Fields) -> pl.Expr:
     """Whether the line is a batch's result: it carries the name that the client gave to its part."""
-    return fields.text("custom_id", "key", "processed_time").is_not_null()
+    return fields.text("custom_id", "key", "recordId", "processed_time").is_not_null()
 
 
 def _address(fields: Fields) -> pl.Expr:
@@ -179,7 +183,8 @@ def columns(fields: Fields) -> dict[str, Read | pl.Expr]:
         ),
         "stream": fields.truth("request.stream", "request.body.stream").value,
         "max_output_tokens": fields.whole(
-            "max_output_tokens", *(f"{at}.{name}" for at in ("request", "request.body") for name in _LIMITS)
+            "max_output_tokens",
+            *(f"{at}.{name}" for at in ("request", "request.body", "modelInput") for name in _LIMITS),
         ),
     }
 

@@ -7,14 +7,17 @@ here: the rules themselves (each format's `recognise`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from parsers.envelopes import MAX_LAYERS, may_have_layers
 from parsers.errors import UnknownFormatError
 from parsers.registry import FORMAT_NAMES, all_formats, load
+from parsers.sources import read_head
 
 if TYPE_CHECKING:
     from parsers.format import Format, Head
+    from parsers.sources import Source
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,27 @@ class Detected:
 def matching(head: Head) -> list[Format]:
     """All formats that recognise the head."""
     return [fmt for fmt in all_formats() if fmt.recognise(head)]
+
+
+def unwrapped(source: Source, head: Head, name: str | None = None) -> tuple[Source, Head]:
+    """The source without the envelopes that stand around a known format, or as it is where there is none.
+
+    Args:
+        source: a source whose head no format recognises.
+        head: its head.
+        name: the only format to look for, if it was named.
+
+    """
+    before = head
+    for layers in range(1, MAX_LAYERS + 1) if may_have_layers(head) else ():
+        inner = replace(source, layers=layers)
+        inside = read_head(inner)
+        if inside.data in (b"", before.data):
+            break
+        if load(name).recognise(inside) if name else matching(inside):
+            return inner, inside
+        before = inside
+    return source, head
 
 
 def detect(head: Head, name: str | None = None) -> Detected:

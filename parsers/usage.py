@@ -71,8 +71,9 @@ def is_anthropic(stated: Any) -> bool:
 
 def leaves_cache_out(fields: Fields, usage: str) -> pl.Expr:
     """The same of records that were read; null where nothing tells."""
-    of_openai = fields.text(f"{usage}.total_tokens", f"{usage}.prompt_tokens").is_not_null()
-    cache = fields.text(f"{usage}.cache_read_input_tokens", f"{usage}.cache_creation_input_tokens")
+    at = f"{usage}." if usage else ""
+    of_openai = fields.text(f"{at}total_tokens", f"{at}prompt_tokens").is_not_null()
+    cache = fields.text(f"{at}cache_read_input_tokens", f"{at}cache_creation_input_tokens")
     return pl.when(of_openai).then(pl.lit(value=False)).when(cache.is_not_null()).then(pl.lit(value=True))
 
 
@@ -109,7 +110,7 @@ def counts(fields: Fields, objects: Sequence[str], row: str = "") -> Counts:
 
     Args:
         fields: the record's fields.
-        objects: dotted names of its usage objects, the best one first.
+        objects: dotted names of its usage objects, the best one first; "" if the record itself is one.
         row: prefix of counts that the record states beside them ("" for top level); they come first.
 
     """
@@ -119,11 +120,14 @@ def counts(fields: Fields, objects: Sequence[str], row: str = "") -> Counts:
         return fields.whole(*filter(fields.has, names))
 
     def read(*names: str) -> Read:
-        return there(f"{at}.{name}" for at in objects for name in names)
+        return there(f"{at}.{name}" if at else name for at in objects for name in names)
 
     def total(*names: str) -> Read:
         return there(
-            [*(f"{row}{name}" for name in names), *(f"{at}.{name}" for at in objects for name in names)]
+            [
+                *(f"{row}{name}" for name in names),
+                *(f"{at}.{name}" for at in objects if at for name in names),
+            ]
         )
 
     def inside(name: str) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Anthropic Messages: response bodies, lines that hold them, and results of message batches.
 
-Covers Anthropic's own API, Claude on Bedrock (InvokeModel) and Vertex (rawPredict), and servers that speak this
-dialect. Streams have a format of their own, and so have transcripts of coding agents.
+Covers Anthropic's own API, Claude on Bedrock (InvokeModel, batch jobs) and Vertex (rawPredict), and servers that speak
+this dialect; lines of one's own with a model and Anthropic's counts. Streams have a format of their own, and so have
+transcripts of coding agents.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _PLACES = ("result.message", "result", *bodies.PLACES)
 _PROVIDERS = {"msg_bdrk_": "bedrock", "msg_vrtx_": "vertex_ai", "msg_01": "anthropic"}
 _BODY = {
     **dict.fromkeys(("id", "type", "role", "model", "stop_reason", "created", "created_at"), "VARCHAR"),
+    **usage.USAGE,
     "usage": {
         **usage.USAGE,
         "service_tier": "VARCHAR",
@@ -43,7 +45,9 @@ def _is_body(item: dict[str, Any]) -> bool:
     if kind in _UNANSWERED:
         return item.keys() == {"type"}
     if "type" not in item:
-        return "model" in item and bool(bodies.TIMES & item.keys()) and usage.is_anthropic(stated)
+        # A line of one's own, which may hold the counts themselves.
+        is_stated = usage.is_anthropic(item.get("usage", item))
+        return "model" in item and bool({*bodies.TIMES, "id"} & item.keys()) and is_stated
     is_message = kind == "message" and item.get("role") == "assistant"
     return is_message and isinstance(stated, dict) and stated.keys() >= _COUNTS
 
@@ -56,16 +60,20 @@ def _recognise(head: Head) -> bool:
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     fields = bodies.lifted(frame, _BODY, _PLACES)
     text = fields.text
-    counts = usage.iterated(usage.counts(fields, ("usage",)), fields, "usage")
+    counts = usage.iterated(usage.counts(fields, ("usage", "")), fields, "usage")
     started, flags = bodies.started(fields, context, "created", "created_at")
     kind, message_id = text("type"), text("id")
     # An error is wrapped once in a stream or body, twice in a batch's result.
     error = fields.raw("error")
-    error = outcome.error_kind(pl.coalesce(error.str.json_path_match("$.error"), error))
+    error = outcome.error_kind(
+        pl.coalesce(error.str.json_path_match("$.error"), error), ("type", "code", "status", "errorCode")
+    )
     wrapped = bodies.columns(fields)
     metrics = "amazon-bedrock-invocationMetrics"
-    spans = {"duration_ms": "invocationLatency", "ttft_ms": "firstByteLatency"}
-    measured = {name: fields.number(name, f"{metrics}.{field}") for name, field in spans.items()}
+    measured = {
+        "duration_ms": fields.number("duration_ms", "latency_ms", f"{metrics}.invocationLatency"),
+        "ttft_ms": fields.number("ttft_ms", f"{metrics}.firstByteLatency"),
+    }
     spoken = pl.coalesce(
         pl.when(message_id.str.starts_with(start)).then(pl.lit(name)) for start, name in _PROVIDERS.items()
     )
@@ -76,9 +84,9 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     is_call = prompt.is_not_null() | generated.is_not_null() | is_error | ended_badly.is_not_null()
     return fields.rows(
         other=~is_call.fill_null(value=False),
-        request_id=pl.coalesce(message_id, text("request_id", "custom_id")),
+        request_id=pl.coalesce(message_id, text("request_id", "custom_id", "recordId")),
         record_key=pl.coalesce(message_id, text("request_id", "custom_id")),
-        call_id=text("custom_id"),
+        call_id=text("custom_id", "recordId"),
         started_at=started,
         **{**wrapped, **measured, "provider": pl.coalesce(text("provider"), spoken)},
         model_served=text("model"),
@@ -90,7 +98,9 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         input_tokens=prompt,
         output_tokens=generated,
         **usage.columns(counts, pl.lit(value=True)),
-        _cache_outside=usage.leaves_cache_out(fields, "usage"),
+        _cache_outside=pl.coalesce(
+            usage.leaves_cache_out(fields, "usage"), usage.leaves_cache_out(fields, "")
+        ),
         status=outcome.status(http_status, failed=is_error, cancelled=ended_badly == "cancelled"),
         http_status=http_status,
         error_kind=pl.coalesce(error, pl.when(ended_badly.is_not_null()).then(kind)),

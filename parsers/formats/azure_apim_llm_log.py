@@ -1,4 +1,5 @@
-"""Azure API Management's table ApiManagementGatewayLlmLog: JSON lines of a Log Analytics export, or CSV of a query.
+"""Azure API Management's LLM log: rows of the table ApiManagementGatewayLlmLog (JSON lines of a Log Analytics export, CSV
+of a query), or resource logs of the category GatewayLlmLogs as storage blobs have them (PT1H.json).
 
 One call has several rows with one CorrelationId: one with the counts, others with the parts of its messages. Columns of
 ApiManagementGatewayLogs are read, too, where a query joined them. Messages are never read.
@@ -6,6 +7,7 @@ ApiManagementGatewayLogs are read, too, where a query joined them. Messages are 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -33,11 +35,23 @@ _COLUMNS = (
     *("IsStreamCompletion", "PromptTokens", "CompletionTokens", "TotalTokens", "SequenceNumber"),
     *("ApimSubscriptionId", "TotalTime", "ResponseCode"),
 )
+_CATEGORY = "GatewayLlmLogs"
+# What a resource log has beside its properties.
+_AROUND = {"TimeGenerated": "time", "CorrelationId": "correlationId", "Region": "location"}
+_BAG = "properties"
 _NEEDED = {"CorrelationId", "DeploymentName", "ModelName", "PromptTokens", "CompletionTokens"}
 
 
 def _recognise(head: Head) -> bool:
     return mostly(head.objects, lambda item: item.keys() >= _NEEDED)
+
+
+def _recognise_resource_logs(head: Head) -> bool:
+    """Blobs may hold other categories of the gateway, too: those are no calls that this log counts."""
+    logs = [item for item in head.objects if {"time", "category", _BAG} <= item.keys()]
+    return mostly(head.objects, lambda item: item in logs) and any(
+        item["category"] == _CATEGORY for item in logs
+    )
 
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
@@ -77,6 +91,19 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     return restated.hold(rows, context)
 
 
+def _map_resource_logs(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
+    """As rows of the table: most columns are in the properties, their first letter small or not."""
+    bag = pl.col(_BAG).str
+    inside = {
+        name: pl.coalesce(
+            bag.json_path_match(f"$.{name[0].lower()}{name[1:]}"), bag.json_path_match(f"$.{name}")
+        )
+        for name in _COLUMNS
+        if name not in _AROUND
+    }
+    return FORMAT.map(frame.select("source_line", **_AROUND, **inside), context)
+
+
 FORMAT = Format(
     name="azure_apim_llm_log",
     title="Azure API Management LLM log, JSON",
@@ -110,4 +137,20 @@ CSV_FORMAT = csv_twin(
     FORMAT,
     needed=_NEEDED,
     written_by="Azure API Management: table ApiManagementGatewayLlmLog as CSV of a query",
+)
+
+RESOURCE_LOG_FORMAT = replace(
+    FORMAT,
+    name="azure_apim_llm_resource_log",
+    title="Azure API Management LLM log, resource logs",
+    written_by="Azure Monitor diagnostic settings of Azure API Management: storage blobs (PT1H.json), Event Hub",
+    recognised_by="JSON objects with time, properties and the category GatewayLlmLogs",
+    recognise=_recognise_resource_logs,
+    map=_map_resource_logs,
+    structure={
+        **dict.fromkeys(("category", "time", "correlationId", "location"), "VARCHAR"),
+        _BAG: "JSON",
+    },
+    embedded={_BAG: "JSON"},
+    priority=1,
 )

@@ -1,4 +1,4 @@
-"""Bedrock Converse: response bodies, what SDKs make of them, and the metadata event of ConverseStream.
+"""Bedrock Converse: response bodies, what SDKs make of them, the metadata event of ConverseStream, batches' results.
 
 InvokeModel has the bodies of the models' own APIs; Bedrock's invocation logs have their own format.
 """
@@ -72,11 +72,16 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     is_split = (hour <= written.value).fill_null(value=False)
     request_id = text(f"{_META}.RequestId", "$metadata.requestId", "request_id")
     http_status = bodies.http_status(fields, f"{_META}.HTTPStatusCode", "$metadata.httpStatusCode")
-    error, is_usage = text("Error.Code"), counts["input_tokens"].value.is_not_null()
+    is_usage = counts["input_tokens"].value.is_not_null()
+    # DuckDB does not tell a batch's `error` from `Error`: a result without an answer is one.
+    is_unanswered = text("recordId").is_not_null() & ~is_usage
+    error = pl.coalesce(text("Error.Code"), pl.when(is_unanswered).then(pl.lit("unknown")))
     return fields.rows(
         other=~(is_usage | error.is_not_null()),
-        request_id=request_id,
+        request_id=pl.coalesce(request_id, text("recordId")),
+        # Jobs number their records alike.
         record_key=request_id,
+        call_id=text("recordId"),
         **bodies.columns(fields)
         | {
             "duration_ms": took,
@@ -85,7 +90,9 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         started_at=pl.when(has_date).then(answered).otherwise(at.value),
         model_served=text("trace.promptRouter.invokedModelId", "model"),
         operation=pl.lit("chat"),
-        service_tier=text("serviceTier.type", "performanceConfig.latency"),
+        service_tier=pl.when(bodies.is_batch(fields))
+        .then(pl.lit("batch"))
+        .otherwise(text("serviceTier.type", "performanceConfig.latency")),
         **counts,
         cache_write_5m_tokens=pl.when(is_split).then(written.value - hour).otherwise(written.value),
         cache_write_1h_tokens=pl.when(is_split).then(hour),
@@ -126,6 +133,7 @@ FORMAT = Format(
         "Times: the line's, else the date of the answer's headers (its end, in whole seconds) less the latency,",
         "else the file's, flagged time_from_file. boto3 keeps that date in ResponseMetadata.",
         "The model is in the request and the URL only; trace.promptRouter names the one that a router chose.",
+        "A batch's results (recordId, modelOutput) are of the tier batch and state no time; jobs reuse recordId.",
         "Of a stream's events only metadata has usage; the others are other lines.",
     ),
 )

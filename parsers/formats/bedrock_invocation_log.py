@@ -1,4 +1,4 @@
-"""AWS Bedrock model invocation logs: JSON lines as S3 gets them, and events of CloudWatch Logs that hold them.
+"""AWS Bedrock model invocation logs: JSON lines as S3 gets them; in CloudWatch's events, see `envelopes.py`.
 
 Covers Converse and InvokeModel, streamed or not, of all kinds of models. The counts are those that the log states
 beside the bodies; of a body only times, limits and names are read, by their place: prompts may hold the same words.
@@ -6,8 +6,6 @@ beside the bodies; of a body only times, limits and names are read, by their pla
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -16,7 +14,6 @@ from parsers import outcome
 from parsers.fields import Fields
 from parsers.format import Format, TokenSemantics
 from parsers.json_heads import mostly
-from parsers.readers import selected
 from parsers.records import REQUESTS
 
 if TYPE_CHECKING:
@@ -78,16 +75,6 @@ def _is_record(item: dict[str, Any]) -> bool:
 
 def _recognise(head: Head) -> bool:
     return mostly(head.objects, _is_record)
-
-
-_MESSAGES_AT = ("logEvents", "events", "message")
-
-
-def _recognise_events(head: Head) -> bool:
-    """A batch may be larger than the head: its record's keys are looked for in the text, where they are escaped."""
-    text = head.text
-    is_batch = text.lstrip()[:1] in ("{", "[") and any(f'"{name}"' in text for name in _MESSAGES_AT)
-    return is_batch and "ModelInvocationLog" in text and '\\"schemaType\\"' in text
 
 
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
@@ -186,7 +173,7 @@ def _with_prompt(rows: pl.DataFrame, fields: Fields, context: Context) -> pl.Dat
 FORMAT = Format(
     name="bedrock_invocation_log",
     title="AWS Bedrock model invocation log",
-    written_by="AWS Bedrock: BedrockModelInvocationLogs in S3",
+    written_by="AWS Bedrock: BedrockModelInvocationLogs in S3, or in CloudWatch Logs and what it exports",
     target=REQUESTS,
     hop="engine",
     container="json_lines",
@@ -204,21 +191,4 @@ FORMAT = Format(
         "The user is the caller's ARN; requestMetadata becomes tags. No cost is stated.",
         "An answer whose client hung up is billed whole and logged as if it had been read.",
     ),
-)
-
-_MESSAGE = "TRY(from_json(event.message, '" + json.dumps([_STRUCTURE])[1:-1] + "'))"
-EVENTS_FORMAT = replace(
-    FORMAT,
-    name="bedrock_invocation_events",
-    title="AWS Bedrock model invocation log, CloudWatch events",
-    written_by="CloudWatch Logs: subscriptions (logEvents), filter-log-events or get-log-events (events), lone events",
-    container="json_document",
-    recognised_by="JSON objects with logEvents, events or a message, where messages are ModelInvocationLog records",
-    recognise=_recognise_events,
-    structure={"message": "VARCHAR", **{name: [{"message": "VARCHAR"}] for name in ("logEvents", "events")}},
-    records=(
-        f"SELECT {selected(list(_STRUCTURE), {})} FROM (SELECT unnest({_MESSAGE}) FROM "
-        "(SELECT unnest(coalesce(logEvents, events, [{'message': message}])) AS event FROM document))"
-    ),
-    priority=1,
 )

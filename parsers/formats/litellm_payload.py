@@ -136,7 +136,7 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         cost_reported=cost.value,
         _cache_outside=is_outside,
         _reject=first_fault([times.started, *counts.readings, times.ended, cost]),
-        _other=litellm.is_bridged(known) | ~_is_payload(fields),
+        _other=litellm.is_bridged(fields, known) | ~_is_payload(fields),
     )
     return _with_prompt(litellm.with_safe_key(rows, context), fields, context)
 
