@@ -57,11 +57,11 @@ def read_json_lines(fmt: Format, laid: Laid, work: Path, *, strictly: bool = Fal
     """
     if has_elements(laid.path):
         if strictly:
-            yield from _read_spools(fmt, _elements(laid), work)
+            yield from read_records(fmt, _elements(laid), work)
         else:
             yield from _read_elements(fmt, laid)
     elif strictly or laid.has_long_lines:
-        yield from _read_spools(fmt, _numbered_lines(laid), work)
+        yield from read_records(fmt, _numbered_lines(laid), work)
     else:
         yield from _read_whole_file(fmt, laid)
 
@@ -106,8 +106,15 @@ def _too_long(record: bytes) -> str | None:
     return f"the record is longer than {MAX_LINE_BYTES >> 20} MiB" if len(record) > MAX_LINE_BYTES else None
 
 
-def _read_spools(fmt: Format, records: Iterator[tuple[int, bytes, str | None]], work: Path) -> Iterator[Raw]:
-    """Give DuckDB the records one bounded spool at a time, and count what it makes of each."""
+def read_records(fmt: Format, records: Iterator[tuple[int, bytes, str | None]], work: Path) -> Iterator[Raw]:
+    """Read records (number, one line of JSON, what is wrong with it), wherever they are from.
+
+    DuckDB is given one bounded spool at a time, and what it makes of each is counted.
+
+    Raises:
+        UnreadableSourceError: DuckDB tells other records apart than were given.
+
+    """
     spool = work / "checked.jsonl"
     for numbers, bad, blank in spools(records, spool):
         frame, kept = _read_spool(fmt, spool, len(numbers)), numbers

@@ -11,20 +11,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol
 
 from parsers.errors import UnreadableSourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
-    from http.client import HTTPResponse
     from pathlib import Path
 
 STDIN = "-"
 MAX_BYTES = 64 << 30
 """Of one object, web page or standard input; more is no log of a week."""
 _BLOCK = 8 << 20
+_HOST = re.compile(r"(?:\[[^\]]*\]|[^:]*)(?::\d{0,5})?")
+"""A host, of IPv6 in brackets, with or without a port."""
 _SCHEME = re.compile(r"(prometheus\+https?|postgres(?:ql)?|https?|s3|gs|az)://", re.IGNORECASE)
 
 
@@ -51,10 +52,21 @@ def shown(given: object) -> str:
     if given == STDIN:
         return "stdin"
     scheme, _, rest = given.partition("://")
-    # A database's password may hold any character unescaped; the path of an object may hold an @.
-    if scheme.lower().startswith("postgres"):
-        rest = rest.rpartition("@")[2]
-    return f"{scheme.lower()}://" + re.sub(r"^[^/?#]*@", "", rest.partition("?")[0].partition("#")[0])
+    return (
+        f"{scheme.lower()}://"
+        + re.split(r"[?#]", without_credentials(rest, of_database=scheme.lower().startswith("postgres")))[0]
+    )
+
+
+def without_credentials(rest: str, *, of_database: bool = False) -> str:
+    """What follows the scheme of an address, without user and password, which may hold `/`, `?`, `#`, `:` and `@`.
+
+    The path of a web server or a store may hold an @, too. So there an @ beyond the host's place ends credentials only if
+    no host could stand before it: a colon with something other than a port behind it.
+    """
+    host = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    has_credentials = of_database or "@" in host or not _HOST.fullmatch(host)
+    return rest.rpartition("@")[2] if has_credentials else rest
 
 
 def brought(address: str, live: Live) -> Iterator[tuple[str, Path]]:
@@ -87,19 +99,6 @@ def brought(address: str, live: Live) -> Iterator[tuple[str, Path]]:
             yield from remote.fetched(address, live)
 
 
-def download(answer: HTTPResponse, path: Path, name: str) -> None:
-    """Write the answer of a web server into a file.
-
-    Raises:
-        UnreadableSourceError: it is larger than MAX_BYTES, or less came than was announced.
-
-    """
-    spool(cast("IO[bytes]", answer), path, name)
-    expected, size = answer.headers.get("Content-Length", ""), path.stat().st_size
-    if expected.isdecimal() and size != int(expected):
-        raise broken_off(name, f"{size:,} of {int(expected):,} bytes came")
-
-
 def broken_off(name: str, reason: str) -> UnreadableSourceError:
     """What is told of a server that gave no answer, or a part of it."""
     return UnreadableSourceError(
@@ -109,7 +108,14 @@ def broken_off(name: str, reason: str) -> UnreadableSourceError:
     )
 
 
-def spool(stream: IO[bytes], path: Path, name: str) -> None:
+class Readable(Protocol):
+    """What gives its bytes block by block, none at its end."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most so many bytes."""
+
+
+def spool(stream: Readable, path: Path, name: str) -> None:
     """Write a stream into a file, block by block.
 
     Raises:

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from parsers.errors import DISK_TROUBLE, NothingToAuditError, SiteConfigError, UnreadableSourceError
 from parsers.format import Head
-from parsers.live import shown
+from parsers.live import shown, without_credentials
 from parsers.registry import load
 
 if TYPE_CHECKING:
@@ -110,13 +110,23 @@ def fetched(address: str, live: Live) -> Path:
 
 
 def _read_address(address: str) -> tuple[str, str | None]:
-    """The address for libpq, and the table that it asks for."""
-    base, _, query = address.partition("?")
+    """The address for libpq, and the table that it asks for. What ends a password there is escaped in it."""
+    scheme, _, rest = address.partition("://")
+    behind = without_credentials(rest, of_database=True)
+    credentials = rest.removesuffix(behind).removesuffix("@")
+    place, _, query = behind.partition("?")
+    base = f"{scheme}://{_escaped(credentials)}{'@' * bool(credentials)}{place}"
     options = {"connect_timeout": _CONNECT_S, "application_name": "tokenworks"}
     options |= dict(parse_qsl(query, keep_blank_values=True))
     table = options.pop("table", None)
     # libpq takes a plus for a plus.
     return f"{base}?{urlencode(options, quote_via=quote)}", table
+
+
+def _escaped(credentials: str) -> str:
+    """User and password as libpq takes them; what is escaped already stays."""
+    parts = (quote(part, safe="%") for part in credentials.partition(":")[::2])
+    return ":".join(re.sub(r"%(?![0-9A-Fa-f]{2})", "%25", part) for part in parts).removesuffix(":")
 
 
 @contextmanager

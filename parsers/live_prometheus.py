@@ -17,10 +17,11 @@ from http.client import HTTPException, responses
 from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.parse import SplitResult, parse_qs, urlencode, urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import Request
 
 from parsers.errors import DISK_TROUBLE, NothingToAuditError, SiteConfigError, UnreadableSourceError
-from parsers.live import broken_off, download, shown
+from parsers.live import broken_off, shown, without_credentials
+from parsers.web import asked, download
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,6 @@ _DEFAULT_WINDOW = timedelta(days=7)
 _DEFAULT_STEP_S = 15
 _PIECE_POINTS = 1440
 """Points per series in one answer: far below Prometheus's limit of 11,000, so that a large fleet's answer stays small."""
-_TIMEOUT_S = 120
 _MINUTE = "%Y-%m-%dT%H:%MZ"
 _MAX_MESSAGE_BYTES = 65_536
 
@@ -76,17 +76,18 @@ def fetched(address: str, live: Live) -> Path:
 
 
 def _read_address(address: str) -> tuple[SplitResult, int]:
+    rest = address.partition("://")[2]
+    if without_credentials(rest) != rest:
+        raise SiteConfigError(
+            "the address of a Prometheus holds credentials",
+            where=shown(address),
+            remedy=f"Leave them out, and set {TOKEN_VARIABLE} to a bearer token.",
+        )
     try:
         parts = urlsplit(address)
     except ValueError as error:
         raise _wrong(address) from error
     server = parts._replace(scheme=_SCHEMES[parts.scheme], query="", fragment="")
-    if parts.username or parts.password:
-        raise SiteConfigError(
-            "the address of a Prometheus holds credentials",
-            where=f"{server.scheme}://{parts.hostname}",
-            remedy=f"Leave them out, and set {TOKEN_VARIABLE} to a bearer token.",
-        )
     step = parse_qs(parts.query).get("step", [str(_DEFAULT_STEP_S)])[0].removesuffix("s")
     if not parts.hostname or not re.fullmatch(r"[1-9]\d{0,4}", step):
         raise _wrong(address)
@@ -130,7 +131,7 @@ def _write_answer(server: SplitResult, question: dict[str, object], path: Path) 
     if token := os.environ.get(TOKEN_VARIABLE):
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     try:
-        with urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - as above
+        with asked(request) as answer:
             download(answer, part, _shown(server))
     except HTTPError as error:
         raise _refusal(server, error) from error

@@ -74,14 +74,13 @@ def parse(
     explainer = Explainer(laid, fmt, source.name, by_line=by_line(fmt, laid))
 
     def named(rows: pl.DataFrame) -> pl.DataFrame:
-        origin = {"source_format": pl.lit(fmt.name), "source_file": pl.lit(source.name)}
-        return fmt.target.conform(rows.with_columns(**origin, flags=pl.col("flags").fill_null([])))
+        return of_source(rows.with_columns(source_file=pl.lit(source.name)), fmt)
 
     for raw in ahead(_gathered(_read(fmt, laid, work, strictly=strictly), max_rows(fmt))):
         if raw.frame.is_empty():
             yield Parsed(fmt.target.empty(), explainer.rejects(raw.bad_lines), raw.other_lines)
             continue
-        rows, refused, other = _checked(_mapped(raw.frame, fmt, context), fmt)
+        rows, refused, other = canonical(raw.frame, fmt, context)
         yield Parsed(named(rows), explainer.rejects(raw.bad_lines | refused), other + raw.other_lines)
     for last in _completed(fmt, context):
         rows, refused, other = _checked(last, fmt)
@@ -133,6 +132,18 @@ def _read(fmt: Format, laid: Laid, work: Path, *, strictly: bool) -> Iterator[Ra
             return read_text(laid, fmt.longest_line_bytes)
         case "parquet":
             return read_parquet(fmt, laid)
+
+
+def canonical(frame: pl.DataFrame, fmt: Format, context: Context) -> tuple[pl.DataFrame, dict[int, str], int]:
+    """Map, normalise and check raw records: rows, line -> reason of refusal, records that are something else."""
+    return _checked(_mapped(frame, fmt, context), fmt)
+
+
+def of_source(rows: pl.DataFrame, fmt: Format) -> pl.DataFrame:
+    """Rows that know their file, as the table has them."""
+    return fmt.target.conform(
+        rows.with_columns(source_format=pl.lit(fmt.name), flags=pl.col("flags").fill_null([]))
+    )
 
 
 def _mapped(frame: pl.DataFrame, fmt: Format, context: Context) -> pl.DataFrame:

@@ -173,7 +173,12 @@ def json_table(
 def has_elements(path: Path) -> bool:
     """Whether the records of a JSON file are no lines: elements of an array, or objects spread over lines."""
     with path.open("rb") as stream:
-        start = stream.read(65_536).removeprefix(BOM).lstrip()
+        return begins_with_elements(stream.read(65_536).removeprefix(BOM))
+
+
+def begins_with_elements(content: bytes) -> bool:
+    """The same, of the bytes that a file begins with."""
+    start = content[:65_536].lstrip()
     if start[:1] == b"[":
         return start[1:].lstrip()[:1] in (b"{", b"")
     return is_spread(start.decode("utf-8", errors="replace"))

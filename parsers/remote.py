@@ -18,12 +18,13 @@ from fnmatch import fnmatchcase
 from http.client import HTTPException, responses
 from typing import IO, TYPE_CHECKING, Literal, cast
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.request import Request
 
 import pyarrow.fs as pafs
 
 from parsers.errors import DISK_TROUBLE, SiteConfigError, UnreadableSourceError
-from parsers.live import broken_off, download, shown, spool
+from parsers.live import broken_off, shown, spool, without_credentials
+from parsers.web import TIMEOUT_S, asked, download
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from parsers.live import Live
 
-_TIMEOUT_S = 120
 _REGION_OF_OTHERS = "us-east-1"
 """What stores beside AWS take where nothing else is said; they have no regions."""
 _MAGIC = re.compile(r"[*?[]")
@@ -56,7 +56,7 @@ def fetched(address: str, live: Live) -> Iterator[tuple[str, Path]]:
     """
     scheme, _, rest = address.partition("://")
     store, (bucket, _, key) = scheme.lower(), rest.partition("/")
-    if "@" in bucket:
+    if without_credentials(rest) != rest:
         instead = f"set {_VARIABLES[store]}" if store in _VARIABLES else "give a signed one (?signature=...)"
         raise SiteConfigError(
             "the address holds credentials", where=shown(address), remedy=f"Leave them out, and {instead}."
@@ -103,7 +103,7 @@ def _opened(store: str, bucket: str) -> pafs.FileSystem:
                 )
             return pafs.S3FileSystem(region=region or pafs.resolve_s3_region(bucket))
         case "gs":
-            limit = timedelta(seconds=_TIMEOUT_S)
+            limit = timedelta(seconds=TIMEOUT_S)
             if endpoint := _endpoint("STORAGE_EMULATOR_HOST"):
                 scheme, host = endpoint
                 return pafs.GcsFileSystem(
@@ -202,7 +202,7 @@ def _downloaded(address: str, live: Live) -> Path:
     path = live.folder / uuid.uuid4().hex
     try:
         request = Request(address, headers={"User-Agent": "tokenworks"})  # noqa: S310 - http or https
-        with urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - as above
+        with asked(request) as answer:
             download(answer, path, shown(address))
             changed = answer.headers.get("Last-Modified")
     except HTTPError as error:

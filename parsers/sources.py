@@ -11,16 +11,19 @@ import glob
 import hashlib
 import os
 import re
+import stat
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from parsers.archives import (
     BLOCK,
     CUT_OFF,
+    MAX_UNPACKED_BYTES,
     DamagedError,
     Member,
     blocks,
@@ -29,7 +32,9 @@ from parsers.archives import (
     members,
     open_member,
     plain,
+    unpack_in,
 )
+from parsers.envelopes import peeled
 from parsers.errors import NothingToAuditError, UnreadableSourceError
 from parsers.format import Head
 from parsers.live import Live, brought, is_address, shown
@@ -39,7 +44,6 @@ if TYPE_CHECKING:
 
 HEAD_BYTES = 256 << 10
 MAX_HEAD_BYTES = 4 << 20
-MAX_MEMBER_BYTES = 64 << 30
 
 _INDENTED = re.compile(rb"\n\s")
 
@@ -49,7 +53,8 @@ class Source:
     """One log: a file, or a member of an archive. `name` is the path as given, the member after '!'.
 
     `offset` and `size` say where a tar's member lies in the unpacked archive. `problem` says why there is
-    nothing to read, as of an archive that ends too early or a folder that may not be listed.
+    nothing to read, as of an archive that ends too early or a folder that may not be listed. `layers` says how
+    many envelopes around its records are taken off (see `envelopes.py`).
     """
 
     name: str
@@ -59,6 +64,7 @@ class Source:
     offset: int | None = None
     size: int | None = None
     problem: str | None = None
+    layers: int = 0
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,8 @@ def find_sources(paths: Sequence[str | Path], live: Live | None = None) -> list[
         NothingToAuditError: nothing was found.
 
     """
+    if live is not None:
+        unpack_in(live.folder)
     found: dict[str, Source] = {}
     for given in dict.fromkeys(paths):
         for source in _found(given, live):
@@ -160,10 +168,16 @@ def _is_hidden(relative: Path) -> bool:
 
 def _members(path: Path) -> Iterator[Source]:
     """The file itself, or the members of the archive that it is."""
-    if not path.is_file():
+    try:
+        status = path.stat()
+    except OSError as error:
+        # Rotated away since the folder was listed.
+        yield Source(str(path), path, problem=f"can't be looked at ({error.strerror})")
+        return
+    if not stat.S_ISREG(status.st_mode):
         yield Source(str(path), path, problem="it is neither a file nor a folder")
         return
-    modified_at = datetime.fromtimestamp(path.stat().st_mtime, tz=UTC)
+    modified_at = datetime.fromtimestamp(status.st_mtime, tz=UTC)
     found, problem = members(path)
     if found is None or problem:
         yield Source(str(path), path, None, modified_at, problem=problem)
@@ -205,8 +219,8 @@ def open_source(source: Source) -> Iterator[IO[bytes]]:
             source.problem, where=source.name, remedy="Check that it is complete and readable."
         )
     if source.member is None:
-        with open_raw(source) as raw, plain(raw) as stream:
-            yield stream
+        with open_raw(source) as raw, _unpacking(raw, source) as stream:
+            yield peeled(stream, source.layers) if source.layers else stream
         return
     try:
         packed = open_member(source.path, Member(source.member, source.offset, source.size))
@@ -217,7 +231,16 @@ def open_source(source: Source) -> Iterator[IO[bytes]]:
             remedy="Unpack the archive and give the folder.",
         ) from error
     with packed, plain(packed) as stream:
-        yield stream
+        yield peeled(stream, source.layers) if source.layers else stream
+
+
+def _unpacking(raw: IO[bytes], source: Source) -> IO[bytes]:
+    try:
+        return plain(raw)
+    except OSError as error:
+        raise UnreadableSourceError(
+            f"can't be read ({error.strerror})", where=source.name, remedy="Check the disk that it lies on."
+        ) from error
 
 
 def read_head(source: Source) -> Head:
@@ -246,6 +269,24 @@ def read_head(source: Source) -> Head:
         return Head(source.name, bytes(data))
 
 
+def small_content(source: Source) -> bytes | None:
+    """The whole of a source, uncompressed, if it is sound and smaller than a head, which is the same then; else None.
+
+    Raises:
+        UnreadableSourceError: the source can't be opened.
+
+    """
+    if source.problem or (source.member is None and source.path.stat().st_size >= HEAD_BYTES):
+        return None
+    with open_source(source) as stream:
+        try:
+            # A fault comes after the block that it cuts off.
+            content = b"".join(islice(blocks(stream, HEAD_BYTES), 2))
+        except DamagedError:
+            return None
+    return content if len(content) < HEAD_BYTES else None
+
+
 def lay_down(source: Source, work: Path) -> Laid:
     """Read a source once: hash it, count its lines, and make it one plain file.
 
@@ -261,8 +302,8 @@ def lay_down(source: Source, work: Path) -> Laid:
                 tally.add(block)
                 if spool:
                     out.write(block)
-                if tally.size > MAX_MEMBER_BYTES and source.member is not None:
-                    problem = f"it is larger than {MAX_MEMBER_BYTES:,} bytes; the rest is not read"
+                if tally.size > MAX_UNPACKED_BYTES and spool is not None:
+                    problem = f"it is larger than {MAX_UNPACKED_BYTES:,} bytes; the rest is not read"
                     break
         except DamagedError as error:
             problem = f"the data is cut off or damaged after {tally.size:,} bytes ({error})"
@@ -307,7 +348,7 @@ def _may_have_blank_line(last: bytes, block: bytes) -> bool:
 
 
 def _is_plain(source: Source) -> bool:
-    if source.member is not None or not source.path.is_file():
+    if source.member is not None or source.layers or not source.path.is_file():
         return False
     with open_raw(source) as raw:
         return compression(raw.read(6)) is None

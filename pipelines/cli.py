@@ -12,6 +12,7 @@ Names of files, models and teams are hostile: whatever is printed of them is one
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -138,7 +139,7 @@ def _one_line_errors() -> Iterator[None]:
         where = f"{error.filename}: " if error.filename else ""
         is_disk = error.errno in DISK_TROUBLE
         _fail(
-            f"{where}{error.strerror or error}" + (f". {_NO_ROOM}" if is_disk else ""),
+            f"{where}{error.strerror or error}" + (f". {_remedy(error)}" if is_disk else ""),
             CANT_WRITE if is_disk else UnreadableSourceError.exit_code,
         )
     except BaseException as error:
@@ -156,7 +157,14 @@ def _one_line_errors() -> Iterator[None]:
 
 _INTERRUPTED_IN_DAGSTER = "DagsterExecutionInterruptedError"
 """Dagster raises this, which is no Exception, for Ctrl-C; its name does not cost its import."""
+_FAULTY = (
+    "The disk, or the drive behind the network, reports a fault: check it, and run the same command again."
+)
 _NO_ROOM = "Make room on that disk, or give an --out on another one, and run the same command again."
+
+
+def _remedy(error: OSError) -> str:
+    return _FAULTY if error.errno == errno.EIO else _NO_ROOM
 
 
 _STOPPED = "[bold red]stopped[/]; nothing is lost: run the same command again"
@@ -390,7 +398,7 @@ def formats() -> None:
 @_one_line_errors()
 def sniff(file: PathArgument) -> None:
     """Say what a file is, and why."""
-    from parsers.detect import detect
+    from parsers.detect import detect, matching, unwrapped
     from parsers.errors import UnknownFormatError
     from parsers.live import Live, shown
     from parsers.sources import find_sources, read_head
@@ -400,7 +408,8 @@ def sniff(file: PathArgument) -> None:
         unknown = 0
         for source in sources:
             try:
-                found = detect(read_head(source))
+                head = read_head(source)
+                found = detect(head if matching(head) else unwrapped(source, head)[1])
             except UnknownFormatError as error:
                 if len(sources) == 1:
                     raise

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from parsers.records import FILES, REQUESTS
-from pipelines.calls import is_served
+from pipelines.calls import is_demand, is_served, model_name
 from pipelines.costs.compare import price_disagreement
+from pipelines.demand.largest import MOST_MODELS, OTHER_MODELS
 from pipelines.ingest.duplicates import DroppedDoubles
 from pipelines.ingest.span import audited_span
-from pipelines.pricing import prices_of
+from pipelines.pricing import UNIT_PRICES
 from pipelines.profiles import REJECTED, REJECTED_AT_MOST, UNACCOUNTED
 from pipelines.suites import Outcome
 from warehouse.store import replacing
@@ -49,7 +50,14 @@ def _outcomes_file(warehouse: Warehouse, table: str) -> Path:
 
 def data_quality(site: Site) -> pl.DataFrame:
     """Rows of DATA_QUALITY: failed checks first, then what the reader must know."""
-    rows = [*_checks(site.warehouse), *_files(site), *_strays(site), *_unknowns(site), *_money(site)]
+    rows = [
+        *_checks(site.warehouse),
+        *_files(site),
+        *_strays(site),
+        *_unknowns(site),
+        *_models(site),
+        *_money(site),
+    ]
     frame = pl.DataFrame(rows, schema=DATA_QUALITY.schema, orient="row")
     return frame.sort("passed", "severity", maintain_order=True)
 
@@ -182,6 +190,21 @@ def _unknowns(site: Site) -> Iterator[dict[str, Any]]:
         )
 
 
+def _models(site: Site) -> Iterator[dict[str, Any]]:
+    """Models that have no curve, peak and sizing of their own: nothing of them is lost, it is told together."""
+    calls = site.warehouse.scan(REQUESTS).filter(is_demand())
+    counted = calls.select(model_name(), "input_tokens", "output_tokens")
+    models = counted.select(pl.col("model").n_unique()).collect().item()
+    yield _row(
+        "every model has curves of its own",
+        "info",
+        models <= MOST_MODELS,
+        f"{models:,} models; the {MOST_MODELS} with most tokens have their own, the rest is `{OTHER_MODELS}`"
+        if models > MOST_MODELS
+        else f"{models:,} models",
+    )
+
+
 def _money(site: Site) -> Iterator[dict[str, Any]]:
     lines = site.warehouse.read(COST_LINES)
     unpriced = int(
@@ -197,7 +220,7 @@ def _money(site: Site) -> Iterator[dict[str, Any]]:
         f"{unpriced:,} calls have no known price and are in no total",
     )
     requests = site.warehouse.scan(REQUESTS)
-    apart = price_disagreement(requests, prices_of(requests, site.fleet.price_overrides)).filter(
+    apart = price_disagreement(requests, site.warehouse.recall(UNIT_PRICES)).filter(
         pl.col("reported_to_list_ratio").is_not_null()
         & ((pl.col("reported_to_list_ratio") - 1).abs() > _PRICES_DIFFER_RATIO)
     )

@@ -1,7 +1,7 @@
 """The calls of one scope as arrays, and the curve of each measure over time.
 
-Belongs here: cutting the demand into scopes (`all`, `model:NAME`), which curve each measure of `demand_peaks`
-is, and how many calls a measure knows nothing about. Does not belong here: placing calls in time (`spread`),
+Belongs here: cutting the demand into scopes (`all`, `model:NAME`, `other models`), which curve each measure of
+`demand_peaks` is, and how many calls a measure knows nothing about. Does not belong here: placing calls in time (`spread`),
 arithmetic on curves (`sweep`), windows and words (`peaks`), bins (`series`).
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from pipelines.demand import sweep
+from pipelines.demand.largest import OTHER_MODELS, largest_models
 from pipelines.demand.sweep import Curve, Instants, Reals
 
 TokenMeasure = Literal["input_tokens", "uncached_input_tokens", "output_tokens", "total_tokens"]
@@ -117,7 +118,7 @@ class Calls:
 
 
 def scopes(work: pl.DataFrame) -> Iterator[tuple[tuple[str, ...], Calls]]:
-    """Yield the calls of `all`, then of `model:NAME` for each model by name.
+    """Yield the calls of `all`, then of `model:NAME` for the largest models by name, then of all the others together.
 
     Names that hold the same calls come together: a log with one model yields once, `("all", "model:NAME")`.
 
@@ -125,13 +126,18 @@ def scopes(work: pl.DataFrame) -> Iterator[tuple[tuple[str, ...], Calls]]:
         work: a frame of `spread.WORK_SCHEMA`, sorted by model.
 
     """
-    sizes = work.group_by("model", maintain_order=True).len().rows()
-    if len(sizes) == 1:
+    own = largest_models(work.lazy())
+    is_own = pl.col("model").is_in(own)
+    mine, others = work.filter(is_own), work.filter(~is_own)
+    sizes = mine.group_by("model", maintain_order=True).len().rows()
+    if len(sizes) == 1 and others.is_empty():
         yield ("all", f"model:{sizes[0][0]}"), Calls.of(work)
         return
     if sizes:
         yield ("all",), Calls.of(work)
     start = 0
     for model, size in sizes:
-        yield (f"model:{model}",), Calls.of(work.slice(start, size))
+        yield (f"model:{model}",), Calls.of(mine.slice(start, size))
         start += size
+    if not others.is_empty():
+        yield (OTHER_MODELS,), Calls.of(others)

@@ -15,11 +15,14 @@ from typing import Literal
 import polars as pl
 
 from pipelines.calls import is_demand, model_name, output_tokens
+from pipelines.demand.largest import MOST_MODELS, OTHER_MODELS, largest_models
 from pipelines.fleet import Fleet, Pool
 from pipelines.sizing.moments import Busiest, Moment, Observed, busiest_moments
 from warehouse.catalogue import Model, find_model
 
 SECONDS_PER_MONTH = 730 * 3600.0
+LEAST_COVERED_S = 86_400.0
+"""Covered time that speaks of a month, and shows a peak: a day has both its busy and its idle hours."""
 
 Measure = Literal["input", "output"]
 
@@ -192,11 +195,11 @@ def demand_summary(
     Args:
         requests: the facts; only served calls (ok, cancelled) that no response cache answered count.
         coverage: COVERAGE; its stretches without gap are the time that means refer to.
-        fleet: the site file. A model that no pool serves becomes a pool under its own name.
+        fleet: the site file. A model that no pool serves becomes a pool under its own name, if it is one of the
+            largest of these (see `largest_models`); the others become one pool.
 
     """
-    names = requests.select(model_name().unique()).collect()["model"].to_list()
-    pool_of = {name: _pool_name(name, fleet) for name in names}
+    pool_of = _pools(requests, fleet)
     if not pool_of:
         return []
     table = _shapes(requests, pool_of)
@@ -211,7 +214,7 @@ def demand_summary(
         summary = DemandSummary(
             pool=row["pool"],
             log_models=log_models,
-            model=pool.model if pool else find_model(log_models[0]),
+            model=pool.model if pool else _model(row["pool"]),
             today=pool,
             requests=row["requests"],
             requests_input_missing=row["input_missing"],
@@ -303,9 +306,18 @@ def _highest(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def _pool_name(model: str, fleet: Fleet) -> str:
-    pool = fleet.pool_of(model)
-    return pool.name if pool else model
+def _pools(requests: pl.LazyFrame, fleet: Fleet) -> dict[str, str]:
+    """Pool of each log model: that of the fleet file, else its own, else that of all models with little load."""
+    names = requests.select(model_name().unique()).collect()["model"].to_list()
+    stated = {name: pool.name for name in names if (pool := fleet.pool_of(name))}
+    calls = requests.filter(is_demand()).select(model_name(), "input_tokens", "output_tokens")
+    own = largest_models(calls.filter(~pl.col("model").is_in(list(stated))))
+    return {name: stated.get(name) or (name if name in own else OTHER_MODELS) for name in names}
+
+
+def _model(pool: str) -> Model | None:
+    """Architecture of a pool that is a model, or the models with little load."""
+    return None if pool == OTHER_MODELS else find_model(pool)
 
 
 def _shapes(requests: pl.LazyFrame, pool_of: Mapping[str, str]) -> pl.DataFrame:
@@ -361,6 +373,10 @@ def _window_s(requests: pl.LazyFrame, coverage: pl.DataFrame) -> float:
 
 def _explained(summary: DemandSummary, cache_unknown: int, *, is_relative: bool) -> DemandSummary:
     notes = []
+    if summary.pool == OTHER_MODELS:
+        notes.append(
+            f"{len(summary.log_models):,} models beyond the {MOST_MODELS} with most tokens, taken together"
+        )
     if is_relative:
         notes.append(
             "the log has no wall clock: its peak and all that is made a month hold only if its parts ran "

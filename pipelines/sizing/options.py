@@ -89,7 +89,7 @@ def _pool_rows(
     base = {
         "scenario": scenario,
         "pool": load.pool,
-        "model": load.model.name if load.model else load.log_models[0],
+        "model": load.model.name if load.model else load.pool,
     }
     return [{**base, **row, **_certainty(row, load)} for row in choose(candidates, load, notes)]
 

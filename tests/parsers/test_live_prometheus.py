@@ -19,7 +19,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from parsers import live
+from parsers import live, web
 from parsers.errors import NothingToAuditError, SiteConfigError, UnreadableSourceError
 from parsers.live import Live
 from parsers.live_prometheus import TOKEN_VARIABLE, fetched
@@ -258,7 +258,7 @@ def test_a_full_disk_is_not_blamed_on_the_server(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(live, "spool", full)
+    monkeypatch.setattr(web, "spool", full)
     with serving(lambda _: (200, b"{}")) as server, pytest.raises(OSError, match="No space left"):
         fetched(f"prometheus+http://{server}", Live(tmp_path, HOUR))
 

@@ -7,16 +7,19 @@ import io
 import json
 import sys
 import threading
+import time
 import zipfile
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.error import URLError
 from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.request import Request
 
 import polars as pl
 import pytest
 
-from parsers import live
+from parsers import live, web
 from parsers.errors import SiteConfigError, UnreadableSourceError
 from parsers.live import Live, is_address, shown
 from parsers.sources import find_sources, open_source
@@ -343,14 +346,20 @@ def test_refusals_of_a_store_are_told(stores, tmp_path, monkeypatch):
         ("-", "stdin"),
         ("./-", "./-"),
         ("logs/s3://x", "logs/s3://x"),
-        ("HTTPS://u:p@h/a@b.jsonl?sig=1#f", "https://h/a@b.jsonl"),
+        ("HTTPS://h/a@b.jsonl?sig=1#f", "https://h/a@b.jsonl"),
+        ("http://h:8080/a@b.jsonl", "http://h:8080/a@b.jsonl"),
+        ("http://[::1]:8080/a@b.jsonl", "http://[::1]:8080/a@b.jsonl"),
+        ("https://u:p@h/log", "https://h/log"),
+        ("https://u:p@x/y@h/log", "https://h/log"),
+        ("https://u:p/x?y#z@h/log?sig=1", "https://h/log"),
+        ("prometheus+https://u:p/x@h:9090", "prometheus+https://h:9090"),
         ("postgresql://u:a/b?c@d@host:5432/db?sslmode=require", "postgresql://host:5432/db"),
         ("prometheus+http://h:9090/p?step=60", "prometheus+http://h:9090/p"),
     ],
 )
 def test_addresses_are_told_from_paths_and_shown_without_secrets(given, seen):
     assert shown(given) == seen
-    assert is_address(given) == (seen != given)
+    assert is_address(given) == (given == "-" or (":/" in given and not given.startswith("logs")))
 
 
 def test_standard_input_is_spooled(tmp_path, monkeypatch):
@@ -360,3 +369,73 @@ def test_standard_input_is_spooled(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(UnreadableSourceError, match=r"stdin: .*Pipe a log"):
         find_sources(["-"], Live(tmp_path))
+
+
+@contextmanager
+def answering(answer):
+    """A web server that answers each GET as it is told."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self):
+            answer(self)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def redirecting(target):
+    def answer(handler):
+        handler.send_response(302)
+        handler.send_header("Location", target)
+        handler.end_headers()
+
+    return answer
+
+
+@pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/x", "gopher://x"])
+def test_a_redirect_does_not_leave_the_web(tmp_path, target):
+    with (
+        answering(redirecting(target)) as server,
+        pytest.raises(UnreadableSourceError, match=r"redirects|refuses"),
+    ):
+        find_sources([f"{server}/log"], Live(tmp_path))
+
+
+def test_a_redirect_to_another_host_is_followed_and_one_to_an_open_connection_is_not(tmp_path, host):
+    with answering(redirecting(f"http://{host}/web/a.jsonl")) as server:
+        (source,) = find_sources([f"{server}/log"], Live(tmp_path))
+    assert contents([source]) == {f"{server}/log": OBJECTS["logs/a.jsonl"]}
+    request = Request("https://h/log")
+    with pytest.raises(URLError, match="redirects from https to http"):
+        web._Redirects().redirect_request(request, io.BytesIO(), 302, "", {}, "http://h/log")
+
+
+def drip(handler):
+    handler.send_response(200)
+    handler.end_headers()
+    try:
+        for _ in range(200):
+            handler.wfile.write(b"x")
+            handler.wfile.flush()
+            time.sleep(0.05)
+    except OSError:
+        return
+
+
+@pytest.mark.parametrize(
+    ("bound", "value", "said"),
+    [("TIMEOUT_S", 0.3, "less than 1,024 bytes a second"), ("MAX_DOWNLOAD_S", 0, "for more than 0 hours")],
+)
+def test_a_server_that_drips_or_never_ends_is_given_up(tmp_path, monkeypatch, bound, value, said):
+    assert (web.TIMEOUT_S, web.MAX_DOWNLOAD_S) == (120, 6 * 3600)
+    monkeypatch.setattr(web, bound, value)
+    with answering(drip) as server, pytest.raises(UnreadableSourceError, match=said):
+        find_sources([f"{server}/log"], Live(tmp_path))

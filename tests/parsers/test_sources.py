@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import hashlib
 import io
 import lzma
 import os
+import socket
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from parsers import sources
+from parsers import archives, sources
 from parsers.archives import MAX_MEMBERS
 from parsers.errors import NothingToAuditError, UnreadableSourceError
+from parsers.live import Live
 from parsers.sources import find_sources, lay_down, read_head
 
 DATA = b"".join(b'{"line": %d, "text": "some words"}\n' % n for n in range(2000))
@@ -209,8 +212,6 @@ def test_members_of_a_packed_tar_are_unpacked_once_and_not_once_each(tmp_path, m
     """To unpack the archive again for each member takes quadratic time."""
     path = tmp_path / "logs.tar.xz"
     path.write_bytes(tar([(f"m{n:03}", b"%d\n" % n) for n in range(200)], "xz"))
-    from parsers import archives
-
     unpacked = []
     real = archives._decompressed
     monkeypatch.setattr(archives, "_decompressed", lambda at: unpacked.append(at) or real(at))
@@ -342,3 +343,121 @@ def test_text_in_utf_16_is_laid_down_in_utf_8(codec, tmp_path):
     assert laid.path.read_text(encoding="utf-8").removesuffix("\ufffd") == text.replace("\r\n", "\n")
     assert (laid.newlines, laid.problem) == (30_001, None)
     assert read_head(source).lines[0] == "a"
+
+
+def zeros(packing, size):
+    """So many zeros, packed piece by piece; the pieces are streams one after another."""
+    piece = PACKED[packing](bytes(1 << 20))
+    return piece * (size >> 20)
+
+
+@pytest.mark.parametrize("packing", ["gz", "bz2", "xz", "zst"])
+def test_a_bomb_is_refused_before_it_fills_the_disk(tmp_path, monkeypatch, packing):
+    """More than it may become, and beyond what is free: told, with what to do."""
+    assert (archives.FREE_BYTES, archives.MOST_EXPANSION) == (1 << 30, 500)
+    monkeypatch.setattr(archives, "FREE_BYTES", 2 << 20)
+    path = tmp_path / "bomb"
+    path.write_bytes(zeros(packing, 64 << 20))
+    with pytest.raises(
+        UnreadableSourceError, match=r"more than 500 times its size.*unpack it and give the folder"
+    ):
+        content(only(path), tmp_path / "work")
+    assert sum(spool.stat().st_size for spool in (tmp_path / "work").iterdir()) <= 16 << 20
+    path.write_bytes(PACKED[packing](os.urandom(4 << 20)))
+    assert content(only(path), tmp_path / "work")[1].problem is None
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar.gz", "tar.bz2"])
+def test_a_bomb_in_an_archive_is_refused_and_the_others_are_read(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(archives, "FREE_BYTES", 2 << 20)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "bomb").write_bytes(ARCHIVES[kind]([("a", bytes(32 << 20)), ("b", b"b\n")]))
+    (tmp_path / "in" / "log").write_bytes(b"x\n")
+    bomb, *rest = find_sources([tmp_path / "in"])
+    with pytest.raises(UnreadableSourceError, match="more than 500 times its size"):
+        read_head(bomb)
+    assert content(rest[-1], tmp_path / "work")[0] == b"x\n"
+
+
+def test_a_packed_member_may_not_grow_out_of_proportion_either(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "FREE_BYTES", 2 << 20)
+    path = tmp_path / "logs.zip"
+    path.write_bytes(zipped([("a.gz", zeros("gz", 24 << 20))]))
+    with pytest.raises(UnreadableSourceError, match="more than 500 times its size"):
+        content(only(path), tmp_path / "work")
+
+
+def test_what_is_packed_is_bounded_in_all_and_what_is_plain_is_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "MAX_UNPACKED_BYTES", 1000)
+    (tmp_path / "log").write_bytes(DATA)
+    assert content(only(tmp_path / "log"), tmp_path / "work")[1].problem is None
+    (tmp_path / "log").write_bytes(gzip.compress(DATA))
+    assert "larger than 1,000 bytes" in content(only(tmp_path / "log"), tmp_path / "work")[1].problem
+
+
+def test_tars_are_unpacked_beside_the_data_and_a_full_disk_is_not_blamed_on_them(tmp_path, monkeypatch):
+    path = tmp_path / "logs.tar.gz"
+    path.write_bytes(tar([("a", b"a\n")], "gz"))
+    seen = []
+    real = archives.tempfile.TemporaryFile
+    monkeypatch.setattr(
+        archives.tempfile, "TemporaryFile", lambda **given: seen.append(given["dir"]) or real(**given)
+    )
+    find_sources([path], Live(tmp_path / "home" / "work"))
+    assert seen == [tmp_path / "home" / "work"]
+
+    def full(**_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(archives.tempfile, "TemporaryFile", full)
+    path.write_bytes(tar([("b", b"other\n")], "gz"))
+    with pytest.raises(OSError, match="No space left"):
+        find_sources([path])
+
+
+def test_a_fault_of_the_medium_is_told_as_what_it_is(tmp_path):
+    """`/proc/self/mem` answers as a broken disk does."""
+    if not Path("/proc/self/mem").exists():
+        pytest.skip("no such file here")
+    with pytest.raises(UnreadableSourceError, match="Input/output error"):
+        read_head(only("/proc/self/mem"))
+
+
+def test_odd_names_and_odd_files_are_found_or_told(tmp_path):
+    names = [b"new\nline.log", b"\xff\xfe.log", b"-dash.log", b"a b.log", "\u202egol.exe".encode()]
+    for name in names:
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).write_bytes(b"x\n")
+    os.mkfifo(tmp_path / "fifo")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+    (tmp_path / "self").symlink_to(tmp_path / "self")
+    found = find_sources([tmp_path])
+    assert sorted(os.fsencode(source.path.name) for source in found) == sorted(names)
+    assert [read_head(source).data for source in found] == [b"x\n"] * len(names)
+    with pytest.raises(UnreadableSourceError, match="no such file"):
+        find_sources([tmp_path / "self"])
+    assert only("/dev/zero").problem == "it is neither a file nor a folder"
+
+
+def test_a_file_that_goes_while_its_folder_is_listed_is_told(tmp_path, monkeypatch):
+    (tmp_path / "a.log").write_bytes(b"x\n")
+    (tmp_path / "b.log").write_bytes(b"x\n")
+    real = Path.is_file
+    monkeypatch.setattr(
+        Path, "is_file", lambda path: real(path) and (path.name != "a.log" or not path.unlink())
+    )
+    gone, there = find_sources([tmp_path])
+    assert gone.problem == "can't be looked at (No such file or directory)"
+    assert there.problem is None
+
+
+@pytest.mark.slow
+def test_a_hundred_gigabytes_of_zeros_are_refused_after_one(tmp_path):
+    path = tmp_path / "bomb.gz"
+    piece = gzip.compress(bytes(64 << 20))
+    with path.open("wb") as out:
+        for _ in range(1600):
+            out.write(piece)
+    with pytest.raises(UnreadableSourceError, match="more than 500 times its size"):
+        content(only(path), tmp_path / "work")
+    assert sum(spool.stat().st_size for spool in (tmp_path / "work").iterdir()) <= (1 << 30) + archives.BLOCK
