@@ -44,14 +44,16 @@ def ingest(week: Path, out: Path) -> None:
     """From files to facts, without Dagster around it."""
     from parsers.records import REQUESTS
     from parsers.sources import find_sources
-    from pipelines.ingest.facts import build_day, choose
+    from pipelines.ingest.facts import build_days, choose
     from pipelines.ingest.land import Reading, land_all
     from warehouse.store import Warehouse
 
     warehouse = Warehouse(out / "home")
     chosen = choose(land_all(find_sources([week / "gateway"]), warehouse, Reading()))
-    for day in chosen.days(REQUESTS):
-        build_day(REQUESTS, day, chosen, warehouse)
+    days = chosen.days(REQUESTS)
+    built = dict(build_days(REQUESTS, days, chosen, warehouse))
+    if list(built) != days:
+        raise RuntimeError(f"facts of {len(built)} of {len(days)} days were built")
 
 
 def audit(week: Path, out: Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import threading
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -182,6 +183,11 @@ def _apportion(
     ends = row_ends[1:][counts > 0] - 1
     share[ends] = tokens[ends].astype(np.int64)
     return share
+
+
+def import_kernels_ahead() -> None:
+    """Import the kernels in a thread, for a caller that will hash and leaves the interpreter idle until then."""
+    threading.Thread(target=_kernels, daemon=True).start()
 
 
 @lru_cache(maxsize=1)

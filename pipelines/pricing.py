@@ -20,6 +20,9 @@ from warehouse.prices import unit_prices
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+UNIT_PRICES = "unit_prices"
+"""The asset, and the frame it keeps: `prices_of` the facts, which several stages need."""
+
 
 def prices_of(requests: pl.LazyFrame, overrides: pl.DataFrame | None = None) -> pl.DataFrame:
     """UNIT_PRICES of every provider, model, day and processing that occurs; a site's overrides come first."""

@@ -248,7 +248,7 @@ def _lost_rows(logs: Path, home: Path) -> str | None:
 
     from parsers.records import FILES, RECORD_TABLES, REJECTS
     from parsers.sources import find_sources
-    from pipelines.ingest.facts import build_day, choose, manifest, rejects
+    from pipelines.ingest.facts import build_days, choose, manifest, rejects
     from pipelines.ingest.land import Reading, land_all
     from warehouse.store import Warehouse
 
@@ -262,8 +262,8 @@ def _lost_rows(logs: Path, home: Path) -> str | None:
         return "rejects were lost"
     for table in RECORD_TABLES:
         rows = chosen.rows_by_day(table)
-        for day in [*rows][:FEW_DAYS] + [*rows][FEW_DAYS:][-FEW_DAYS:]:
-            dropped = build_day(table, day, chosen, warehouse)
+        few = [*rows][:FEW_DAYS] + [*rows][FEW_DAYS:][-FEW_DAYS:]
+        for day, dropped in build_days(table, few, chosen, warehouse):
             facts = pl.read_parquet(warehouse.day_file(table, day), glob=False)
             if problems := table.problems(facts):
                 return f"{table.name} of {day}: {problems}"

@@ -6,6 +6,7 @@ here: how a table is computed.
     <home>/key                                 secret of the prompt hashes
     <home>/landed/<id>/part-*.parquet          parsed content of one file, immutable; rejects-*.parquet beside it,
                                                manifest.json is written last
+    <home>/landed/together-<id>/               the same, of many small files
     <home>/facts/<table>/day=<day>/<table>.parquet
     <home>/facts/files.parquet, rejects.parquet
     <home>/marts/<mart>.parquet                the marts being built
@@ -38,7 +39,7 @@ from parsers.records import FACT_TABLES, RECORD_TABLES, Table
 from warehouse.tables import MARTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from datetime import datetime
     from pathlib import Path
 
@@ -74,8 +75,16 @@ class Warehouse:
         return self.home / "landed"
 
     def parts(self, identity: str, what: str = "part") -> list[Path]:
-        """Files of a landing: its rows (`part`) or its rejected lines (`rejects`), in the order of the source."""
-        return sorted((self.landed / identity).glob(f"{what}-*.parquet"))
+        """Files of a landing: its rows (`part`) or its rejected lines (`rejects`), in the order of the source.
+
+        What landed together lies in one folder: see `Landing.id`.
+        """
+        return sorted((self.landed / identity.partition("/")[0]).glob(f"{what}-*.parquet"))
+
+    def parts_of(self, identities: Iterable[str]) -> list[Path]:
+        """The files that hold the rows of some landings, each once."""
+        folders = dict.fromkeys(identity.partition("/")[0] for identity in identities)
+        return [part for folder in folders for part in self.parts(folder)]
 
     @property
     def published(self) -> Path:
@@ -217,7 +226,7 @@ class Warehouse:
         spill = self.home / "spill"
         with duckdb.connect() as connection:
             connection.execute(
-                f"SET TimeZone = 'UTC'; SET memory_limit = '{MEMORY_LIMIT}'; "
+                f"SET GLOBAL TimeZone = 'UTC'; SET memory_limit = '{MEMORY_LIMIT}'; "
                 f"SET temp_directory = {sql_text(spill)}"
             )
             for table in (*FACT_TABLES, *MARTS) if views else ():

@@ -1,5 +1,5 @@
-"""Dagster assets of the demand stage: usage sums, coverage, the minute series, the peaks. Thin; the work is
-beside.
+"""Dagster assets of the demand stage: usage sums, coverage, the time over which each call was worked on, the minute
+series, the peaks. Thin; the work is beside.
 
 Sweeps are compiled by numba, whose import takes seconds: so the modules that sweep are imported when they
 run.
@@ -13,6 +13,8 @@ from pipelines.site import Site
 from warehouse.tables import COVERAGE, DEMAND_MINUTE, DEMAND_PEAKS, USAGE_DAILY, USAGE_HOURLY
 
 GROUP = "demand"
+WORK_INTERVALS = "work_intervals"
+"""The asset, and the frame it keeps, which minutes and peaks are made from."""
 
 
 @dg.asset(
@@ -49,28 +51,43 @@ def coverage(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
 
 
 @dg.asset(
+    name=WORK_INTERVALS,
     group_name=GROUP,
-    deps=[REQUESTS.name, coverage],
+    deps=[REQUESTS.name],
+    description="When each call was worked on, and on how many tokens; what is assumed is marked.",
+)
+def work_intervals(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
+    from pipelines.demand.spread import work_intervals as intervals_of
+
+    work = intervals_of(site.warehouse.scan(REQUESTS))
+    site.warehouse.keep(WORK_INTERVALS, work)
+    return dg.MaterializeResult[None](metadata={"dagster/row_count": work.height})
+
+
+@dg.asset(
+    group_name=GROUP,
+    deps=[coverage, work_intervals],
     description=DEMAND_MINUTE.description,
     metadata=table_metadata(DEMAND_MINUTE),
 )
 def demand_minute(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
     from pipelines.demand.series import minute_series
 
-    frame = minute_series(site.warehouse.scan(REQUESTS), site.warehouse.read(COVERAGE))
+    frame = minute_series(site.warehouse.recall(WORK_INTERVALS), site.warehouse.read(COVERAGE))
     return materialized(site.warehouse.write_mart(DEMAND_MINUTE, frame))
 
 
 @dg.asset(
     group_name=GROUP,
-    deps=[REQUESTS.name],
+    deps=[REQUESTS.name, work_intervals],
     description=DEMAND_PEAKS.description,
     metadata=table_metadata(DEMAND_PEAKS),
 )
 def demand_peaks(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
-    from pipelines.demand.peaks import peaks
+    from pipelines.demand.peaks import data_span, peaks
 
-    return materialized(site.warehouse.write_mart(DEMAND_PEAKS, peaks(site.warehouse.scan(REQUESTS))))
+    frame = peaks(site.warehouse.recall(WORK_INTERVALS), data_span(site.warehouse.scan(REQUESTS)))
+    return materialized(site.warehouse.write_mart(DEMAND_PEAKS, frame))
 
 
-ASSETS = (usage_daily, usage_hourly, coverage, demand_minute, demand_peaks)
+ASSETS = (usage_daily, usage_hourly, coverage, work_intervals, demand_minute, demand_peaks)

@@ -24,7 +24,7 @@ import polars as pl
 from parsers.records import INSTANT
 from pipelines.demand import sweep
 from pipelines.demand.scopes import TOKEN_MEASURES, Calls, scopes
-from pipelines.demand.spread import PUBLISHED_PACE_RATIO, ended_us, started_us, work_intervals
+from pipelines.demand.spread import PUBLISHED_PACE_RATIO, ended_us, started_us
 from pipelines.demand.sweep import Curve
 from warehouse.tables import DEMAND_PEAKS
 
@@ -39,18 +39,18 @@ Span = tuple[int, int]
 Row = dict[str, Any]
 
 
-def peaks(requests: pl.LazyFrame) -> pl.DataFrame:
+def peaks(work: pl.DataFrame, span: Span | None) -> pl.DataFrame:
     """Sliding-window maxima of every measure, for all calls and for each model.
 
     Args:
-        requests: the fact table `requests`.
+        work: the calls, a frame of `spread.WORK_SCHEMA`.
+        span: `data_span` of the facts that they are from.
 
     Returns:
         A frame of `DEMAND_PEAKS`: tokens and requests as sums inside the window, concurrency and resident KV
         tokens as means over it, window 0 as the highest instant. Values are rounded to a millionth.
 
     """
-    span = data_span(requests)
     if span is None:
         return DEMAND_PEAKS.empty()
     whole: Span = span
@@ -62,7 +62,7 @@ def peaks(requests: pl.LazyFrame) -> pl.DataFrame:
 
     # The kernels leave the interpreter: the scope of all calls and those of the models run side by side.
     with ThreadPoolExecutor() as pool:
-        rows = [row for found in pool.map(of_scope, scopes(work_intervals(requests))) for row in found]
+        rows = [row for found in pool.map(of_scope, scopes(work)) for row in found]
     if not rows:
         return DEMAND_PEAKS.empty()
     frame = pl.from_dicts(rows, infer_schema_length=None)

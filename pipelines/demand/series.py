@@ -18,14 +18,13 @@ import polars as pl
 from parsers.records import INSTANT
 from pipelines.demand import sweep
 from pipelines.demand.scopes import Calls, scopes
-from pipelines.demand.spread import work_intervals
 from pipelines.demand.sweep import Curve, Instants, Reals
 from warehouse.tables import DEMAND_MINUTE
 
 MINUTE_US = 60_000_000
 
 
-def minute_series(requests: pl.LazyFrame, coverage: pl.DataFrame) -> pl.DataFrame:
+def minute_series(work: pl.DataFrame, coverage: pl.DataFrame) -> pl.DataFrame:
     """Demand per scope and minute.
 
     A token column is null in a minute where calls were worked on and the counts of all of them are unknown;
@@ -33,8 +32,8 @@ def minute_series(requests: pl.LazyFrame, coverage: pl.DataFrame) -> pl.DataFram
     has a duration.
 
     Args:
-        requests: the fact table `requests`.
-        coverage: the mart `coverage` of the same rows.
+        work: the calls, a frame of `spread.WORK_SCHEMA`.
+        coverage: the mart `coverage` of the same calls.
 
     Returns:
         A frame of `DEMAND_MINUTE`, sorted by scope and minute, `all` first.
@@ -51,7 +50,7 @@ def minute_series(requests: pl.LazyFrame, coverage: pl.DataFrame) -> pl.DataFram
 
     # As in `peaks`: the arithmetic leaves the interpreter.
     with ThreadPoolExecutor() as pool:
-        frames = [frame for found in pool.map(of_scope, scopes(work_intervals(requests))) for frame in found]
+        frames = [frame for found in pool.map(of_scope, scopes(work)) for frame in found]
     return DEMAND_MINUTE.conform(pl.concat(frames)) if frames else DEMAND_MINUTE.empty()
 
 

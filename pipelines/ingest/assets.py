@@ -15,7 +15,7 @@ import polars as pl
 
 from parsers.records import FILES, RECORD_TABLES, REJECTS, Table
 from pipelines.ingest.duplicates import DroppedDoubles
-from pipelines.ingest.facts import build_day, drop_other_days, manifest, rejects
+from pipelines.ingest.facts import build_days, drop_other_days, manifest, rejects
 from pipelines.ingest.land import forget_others, land_all
 from pipelines.resources import table_metadata
 from pipelines.site import Site
@@ -62,8 +62,8 @@ def facts_by_day(table: Table, days: dg.DailyPartitionsDefinition) -> dg.AssetsD
         in_files, in_facts = set(chosen.days(table)), set(site.warehouse.days(table))
         dropped = DroppedDoubles(site.warehouse)
         built = wanted & (in_files if site.keeps_history else in_files | in_facts)
-        for day in sorted(built):
-            dropped.record(table, day, build_day(table, day, chosen, site.warehouse))
+        for day, doubles in build_days(table, sorted(built), chosen, site.warehouse):
+            dropped.record(table, day, doubles)
         return dg.MaterializeResult[None](
             metadata={
                 "days asked for": len(wanted),

@@ -18,6 +18,7 @@ Attempts: rows that share gateway and call_id, by start; each later one gets its
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -32,7 +33,7 @@ from pipelines.ingest.hops import HOPS, seen_elsewhere
 from warehouse.store import has_keys, instant_of, replacing, sql_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import duckdb
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 RETRY_SPAN = timedelta(hours=1)
 """Attempts of one call are looked for this far over midnight."""
+_DAYS_AT_ONCE = 2
+"""Much of a day's work runs on one core. The days share the memory limit of one DuckDB."""
 _LINKED = {
     "attempt": "coalesce(a.attempt, CASE WHEN r.call_id IS NOT NULL THEN 1 END)",
     "retry_of": "a.retry_of",
@@ -75,7 +78,7 @@ class Chosen:
     def any_within(self, window: tuple[datetime, datetime] | None, warehouse: Warehouse) -> bool:
         """Whether any row of any table lies in [start, end)."""
         for table in RECORD_TABLES:
-            parts = [part for item in self.of(table) for part in warehouse.parts(item.id)]
+            parts = warehouse.parts_of(item.id for item in self.of(table))
             if not parts:
                 continue
             at = pl.col(instant_of(table))
@@ -140,23 +143,37 @@ def rejects(chosen: Chosen, warehouse: Warehouse) -> pl.DataFrame:
     return pl.concat(frames).sort("source_file", "source_line")
 
 
-def build_day(table: Table, day: date, chosen: Chosen, warehouse: Warehouse) -> dict[str, int]:
-    """Write the facts of one table and day.
+def build_days(
+    table: Table, days: Iterable[date], chosen: Chosen, warehouse: Warehouse
+) -> Iterator[tuple[date, dict[str, int]]]:
+    """Write the facts of one table, day by day.
 
-    Returns:
-        rows dropped as doubles, by format.
+    Yields:
+        each day, and the rows dropped as doubles, by format.
 
     """
+    listed = list(days)
+    with warehouse.connect(views=False) as database, ThreadPoolExecutor(_DAYS_AT_ONCE) as pool:
+
+        def built(day: date) -> dict[str, int]:
+            with database.cursor() as connection:
+                return _build_day(table, day, chosen, warehouse, connection)
+
+        yield from zip(listed, pool.map(built, listed), strict=True)
+
+
+def _build_day(
+    table: Table, day: date, chosen: Chosen, warehouse: Warehouse, connection: duckdb.DuckDBPyConnection
+) -> dict[str, int]:
     start = datetime(day.year, day.month, day.day, tzinfo=UTC)
     parts = _parts(chosen.of(table), day)
     if not parts:
         warehouse.drop_day(table, day)
         return {}
-    with warehouse.connect(views=False) as connection:
-        build = _Build(connection, table, chosen, parts, start, warehouse)
-        build.find_doubles()
-        build.write(day)
-        return build.dropped()
+    build = _Build(connection, table, chosen, parts, start, warehouse)
+    build.find_doubles()
+    build.write(day)
+    return build.dropped()
 
 
 def drop_other_days(chosen: Chosen, warehouse: Warehouse) -> None:
@@ -200,7 +217,7 @@ def _literal(instant: datetime) -> str:
 
 def _records(table: Table, landings: Sequence[Landing], warehouse: Warehouse) -> str:
     """SQL that gives the landed records with the path of the file, and what orders them."""
-    parts = [part for item in landings for part in warehouse.parts(item.id)]
+    parts = warehouse.parts_of(item.id for item in landings)
     listed = ", ".join(sql_text(part) for part in parts)
     names = ", ".join(f'r."{name}"' for name in table.names if name != "source_file")
     return (

@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import polars as pl
 
-from parsers.detect import detect
+from parsers.detect import detect, matching, unwrapped
 from parsers.errors import TokenworksError, UnknownFormatError, UnreadableSourceError
 from parsers.format import Context
-from parsers.hashing import PromptHasher
+from parsers.hashing import PromptHasher, import_kernels_ahead
 from parsers.parse import parse
 from parsers.prefetch import ahead
 from parsers.readers import MiscountError, has_elements
+from parsers.registry import load
 from parsers.sources import Laid, Source, lay_down, read_head
 from parsers.unused import unused_token_fields
 from warehouse.store import WORK_PREFIX, has_keys, instant_of
@@ -65,7 +66,11 @@ class Reading:
 
 @dataclass(frozen=True)
 class Landing:
-    """What came of one file; `id` names its folder, and is empty if the file could not be read at all."""
+    """What came of one file.
+
+    `id` names its folder; of files that landed together (see `together.py`), it is the folder, a slash and the file's own
+    name. It is empty if the file could not be read at all.
+    """
 
     id: str
     path: str
@@ -118,7 +123,10 @@ def land_all(
     on_landed: Callable[[Landing], None] = lambda _: None,
 ) -> list[Landing]:
     """Land every source. One that can't be read is in the result with its problem; the others go on."""
-    return list(land_each(sources, warehouse, reading, on_landed))
+    # It lands what it leaves by `land_each`.
+    from pipelines.ingest.together import land_runs
+
+    return list(land_runs(distinct(sources), warehouse, reading, on_landed))
 
 
 def land_each(
@@ -128,6 +136,7 @@ def land_each(
     on_landed: Callable[[Landing], None] = lambda _: None,
 ) -> Iterator[Landing]:
     """Land sources one after the other, as they are asked for."""
+    import_kernels_ahead()
     # While a file is parsed the next one is hashed and unpacked: that takes one core only.
     for opened in ahead(_opened(source, warehouse, reading) for source in distinct(sources)):
         if isinstance(opened, Landing):
@@ -141,7 +150,7 @@ def land_each(
 
 def forget_others(landings: Sequence[Landing], warehouse: Warehouse) -> None:
     """Remove what landed from files that were replaced or are no longer given."""
-    kept = {landing.id for landing in landings}
+    kept = {landing.id.partition("/")[0] for landing in landings}
     for folder in warehouse.landed.iterdir() if warehouse.landed.is_dir() else ():
         if folder.name not in kept:
             shutil.rmtree(folder)
@@ -164,10 +173,10 @@ def _opened(source: Source, warehouse: Warehouse, reading: Reading) -> _Opened |
     work = tempfile.TemporaryDirectory(dir=warehouse.home, prefix=WORK_PREFIX)
 
     def opened() -> _Opened:
-        head = read_head(source)
-        because, fmt = _format(head, reading)
-        laid = _plainly_named(lay_down(source, Path(work.name)), Path(work.name))
-        return _Opened(source, work, head, because, fmt, laid)
+        inner, head = _inside(source, read_head(source), reading)
+        because, fmt = format_of(head, reading)
+        laid = _plainly_named(lay_down(inner, Path(work.name)), Path(work.name))
+        return _Opened(inner, work, head, because, fmt, laid)
 
     result = _or_problem(source, opened)
     if isinstance(result, Landing):
@@ -191,10 +200,10 @@ def _or_problem(source: Source, action: Callable[[], _Result]) -> _Result | Land
 def _landed(opened: _Opened, warehouse: Warehouse, reading: Reading) -> Landing:
     """Land what was opened, or find that its content has landed before."""
     source, fmt, laid = opened.source, opened.format, opened.laid
-    identity = _identity(laid, fmt, source, reading)
+    identity = identity_of(laid.sha256, fmt, source, reading)
     known = warehouse.landed / identity / "manifest.json"
     if known.exists():
-        return _renamed(Landing(**json.loads(known.read_text(encoding="utf-8"))), source)
+        return renamed(Landing(**json.loads(known.read_text(encoding="utf-8"))), source)
     hasher = PromptHasher.from_file(warehouse.key_file)
     context = Context(source.name, hasher, source.modified_at, reading.options, opened.head.text)
     try:
@@ -213,7 +222,21 @@ def _plainly_named(laid: Laid, work: Path) -> Laid:
     return replace(laid, path=link)
 
 
-def _format(head: Head, reading: Reading) -> tuple[str, Format]:
+def _inside(source: Source, head: Head, reading: Reading) -> tuple[Source, Head]:
+    """What is to be read: the source as it is, or, where nothing knows it so, what its envelopes hold."""
+    mapped = reading.mapping is not None and reading.mapping.recognise(head)
+    named = reading.format_name
+    is_known = mapped or (load(named).recognise(head) if named else bool(matching(head)))
+    return (source, head) if is_known else unwrapped(source, head, named)
+
+
+def format_of(head: Head, reading: Reading) -> tuple[str, Format]:
+    """Why a head is taken for a format, and which.
+
+    Raises:
+        UnknownFormatError: none or several recognise it.
+
+    """
     mapped = "described by the mapping file"
     if reading.mapping is not None and reading.mapping.recognise(head):
         return mapped, reading.mapping
@@ -227,18 +250,19 @@ def _format(head: Head, reading: Reading) -> tuple[str, Format]:
     return found.because, found.format
 
 
-def _identity(laid: Laid, fmt: Format, source: Source, reading: Reading) -> str:
+def identity_of(sha256: str, fmt: Format, source: Source, reading: Reading) -> str:
     """A name for content + how it is read.
 
     The file's time counts only where the log takes its year from it, its name only where instances may be named after it.
     """
     dated = str(source.modified_at) if fmt.semantics.clock == "local" else ""
     named = "" if has_keys(fmt.target) else re.split(r"[/!]", source.name)[-1]
-    text = f"{LANDING_VERSION}|{laid.sha256}|{fmt.name}|{reading.fingerprint}|{dated}|{named}"
+    text = f"{LANDING_VERSION}|{sha256}|{fmt.name}|{reading.fingerprint}|{dated}|{named}"
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _renamed(landing: Landing, source: Source) -> Landing:
+def renamed(landing: Landing, source: Source) -> Landing:
+    """What landed before, as that of a file with the same content."""
     problem = landing.problem and landing.problem.replace(landing.path, source.name, 1)
     return replace(landing, path=source.name, modified_at=str(source.modified_at), problem=problem)
 
@@ -262,13 +286,14 @@ def _unreadable(source: Source, error: TokenworksError) -> Landing:
         other_lines=0,
         first_at=None,
         last_at=None,
-        ingested_at=_now(),
+        ingested_at=now(),
         problem=str(TokenworksError(error.what, where=source.name, remedy=error.remedy)),
         is_unknown=isinstance(error, UnknownFormatError),
     )
 
 
-def _now() -> str:
+def now() -> str:
+    """The instant of a landing."""
     return datetime.now(tz=UTC).isoformat()
 
 
@@ -292,7 +317,7 @@ def _write(opened: _Opened, identity: str, context: Context, warehouse: Warehous
             priority=fmt.priority,
             detected_by=opened.because,
             unused_fields=unused_token_fields(opened.head, fmt),
-            ingested_at=_now(),
+            ingested_at=now(),
             problem=f"{source.name}: {laid.problem}" if laid.problem else None,
             **totals,
         )

@@ -181,16 +181,16 @@ def spoil(monkeypatch, change: pl.Expr) -> None:
     """Let every day of facts be written wrongly."""
     from pipelines.ingest import assets
 
-    build = assets.build_day
+    build = assets.build_days
 
-    def build_wrongly(table, of_day, chosen, warehouse):
-        dropped = build(table, of_day, chosen, warehouse)
-        if table is REQUESTS:
-            path = warehouse.day_file(table, of_day)
-            pl.read_parquet(path).with_columns(change).write_parquet(path)
-        return dropped
+    def build_wrongly(table, days, chosen, warehouse):
+        for day, dropped in build(table, days, chosen, warehouse):
+            if table is REQUESTS:
+                path = warehouse.day_file(table, day)
+                pl.read_parquet(path).with_columns(change).write_parquet(path)
+            yield day, dropped
 
-    monkeypatch.setattr(assets, "build_day", build_wrongly)
+    monkeypatch.setattr(assets, "build_days", build_wrongly)
 
 
 def test_a_wrong_number_stops_before_the_marts_and_says_what_was_found(gateway_log, tmp_path, monkeypatch):

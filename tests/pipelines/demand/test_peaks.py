@@ -10,9 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parsers.records import INSTANT, REQUESTS
-from pipelines.demand.peaks import peaks
+from pipelines.demand.peaks import data_span
+from pipelines.demand.peaks import peaks as peaks_of
 from pipelines.demand.spread import work_intervals
 from warehouse.tables import DEMAND_PEAKS
+
+
+def peaks(requests):
+    return peaks_of(work_intervals(requests), data_span(requests))
 
 
 def one(frame, measure, window_s, scope="all"):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pipelines.demand.coverage import coverage
 from pipelines.demand.series import minute_series
+from pipelines.demand.spread import work_intervals
 from warehouse.tables import COVERAGE, DEMAND_MINUTE
 
 calls = st.fixed_dictionaries(
@@ -27,7 +28,7 @@ calls = st.fixed_dictionaries(
 
 
 def series(requests):
-    return minute_series(requests, coverage(requests))
+    return minute_series(work_intervals(requests), coverage(requests))
 
 
 @settings(max_examples=25, deadline=None)
@@ -96,7 +97,7 @@ def test_minutes_of_a_gap_have_no_row(facts, monday):
             }
         )
     )
-    minutes = minute_series(facts({"at": 0, "end": 90}, {"at": 310, "end": 320}), stretches)
+    minutes = minute_series(work_intervals(facts({"at": 0, "end": 90}, {"at": 310, "end": 320})), stretches)
     assert minutes.filter(scope="all")["minute_at"].dt.minute().to_list() == [0, 1, 5]
 
 

@@ -15,7 +15,7 @@ import pytest
 from parsers.records import FILES, RECORD_TABLES, REJECTS, REQUESTS
 from pipelines.fleet import Fleet
 from pipelines.ingest.duplicates import DroppedDoubles
-from pipelines.ingest.facts import build_day, drop_days_outside, drop_other_days, manifest, rejects
+from pipelines.ingest.facts import build_days, drop_days_outside, drop_other_days, manifest, rejects
 from pipelines.ingest.land import Reading, forget_others, land_all
 from pipelines.ingest.span import audited_span
 from pipelines.site import Site
@@ -105,9 +105,9 @@ def ingest(home: Path, *paths: Path | str, reading: Reading | None = None) -> Fa
             drop_days_outside(span.first, span.last, warehouse)
             ledger = DroppedDoubles(warehouse)
             for table in RECORD_TABLES:
-                for day in chosen.days(table):
-                    if span.first <= day <= span.last:
-                        ledger.record(table, day, build_day(table, day, chosen, warehouse))
+                inside = [day for day in chosen.days(table) if span.first <= day <= span.last]
+                for day, doubles in build_days(table, inside, chosen, warehouse):
+                    ledger.record(table, day, doubles)
         warehouse.write_flat(FILES, manifest(landings, chosen))
         warehouse.write_flat(REJECTS, rejects(chosen, warehouse))
     return read_facts(home)

@@ -21,15 +21,15 @@ SCRIPT = """
 import resource, sys
 from pathlib import Path
 from parsers.sources import find_sources
-from pipelines.ingest.facts import build_day, choose
+from pipelines.ingest.facts import build_days, choose
 from pipelines.ingest.land import Reading, land_all
 from parsers.records import REQUESTS
 from warehouse.store import Warehouse
 warehouse = Warehouse(Path(sys.argv[2]))
 landings = land_all(find_sources([sys.argv[1]]), warehouse, Reading())
 chosen = choose(landings)
-for day in chosen.days(REQUESTS):
-    build_day(REQUESTS, day, chosen, warehouse)
+for day, _ in build_days(REQUESTS, chosen.days(REQUESTS), chosen, warehouse):
+    assert warehouse.day_file(REQUESTS, day).exists()
 print(landings[0].lines, landings[0].rows, landings[0].rejects, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
