@@ -91,6 +91,8 @@ def _select(fmt: Format) -> str:
 
 def _numbered(frame: pl.DataFrame, lines: NDArray[np.int64]) -> Raw:
     numbered = frame.with_columns(pl.Series(LINE, lines))
+    if any(column.null_count() == 0 for column in frame.iter_columns()):
+        return Raw(numbered)
     is_empty = numbered.select(pl.all_horizontal(pl.exclude(LINE).is_null())).to_series()
     if not is_empty.any():
         return Raw(numbered)

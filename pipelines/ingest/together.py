@@ -81,14 +81,19 @@ def land_runs(
                     known |= _landed(fresh, fmt, warehouse, reading)
                 except FileWantedError:
                     unfit.add(fmt.name)
+        alone: list[Source] = []
         for item in run:
-            if isinstance(item, _Small) and item.identity in known:
-                landing = renamed(known[item.identity], item.source)
-                on_landed(landing)
-                yield landing
-            else:
-                source = item.source if isinstance(item, _Small) else item
-                yield from land_each([source], warehouse, reading, on_landed)
+            source = item.source if isinstance(item, _Small) else item
+            before = known.get(item.identity) if isinstance(item, _Small) else None
+            if before is None:
+                alone.append(source)
+                continue
+            yield from land_each(alone, warehouse, reading, on_landed)
+            alone = []
+            landing = renamed(before, source)
+            on_landed(landing)
+            yield landing
+        yield from land_each(alone, warehouse, reading, on_landed)
 
 
 def _runs(sources: Sequence[Source], reading: Reading, unfit: set[str]) -> Iterator[list[Source | _Small]]:
@@ -155,7 +160,7 @@ def _landed(
     fresh = warehouse.landed / f".{folder}.{uuid.uuid4().hex}"
     try:
         fresh.mkdir()
-        rows.write_parquet(fresh / "part-00000.parquet", compression="zstd", compression_level=1)
+        rows.write_parquet(fresh / "part-00000.parquet", compression="lz4")
         (fresh / "manifest.json").write_text(json.dumps([asdict(item) for item in landings]), "utf-8")
         fresh.rename(warehouse.landed / folder)
     finally:
