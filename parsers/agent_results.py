@@ -22,7 +22,7 @@ TRAPS = (
     "A row is the sum of a run's calls of one model (flag calls_summed), unless it says otherwise: sizes of single",
     "calls, their times and their number are not stated. duration_ms is that of the whole run.",
     "Where the run states no time, the file's is taken for its end: time_from_file.",
-    "The same calls are in the agent's session files, one by one: give one or the other.",
+    "The same calls are in the agent's session files, one by one: where these are given too, they count alone.",
 )
 
 

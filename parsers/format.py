@@ -186,5 +186,7 @@ class Format:
     """Where the calls were seen. A call that several hops logged counts once: see `pipelines/ingest/hops.py`."""
     replays: bool = False
     """Whether a later file may tell records again, days later and under new times (forks of an agent's session)."""
+    retells_sessions: bool = False
+    """Whether it states what a session used that a format of the session's own files states call by call."""
     priority: int = 0
     """Among records with one record_key in several formats, the lowest priority is kept."""

@@ -90,6 +90,7 @@ FORMAT = Format(
     container="json_document",
     recognised_by="JSON objects with session_id: type result with duration_api_ms, or type system of subtype init",
     recognise=_recognise,
+    retells_sessions=True,
     map=agent_results.rows,
     structure=_STRUCTURE,
     records=_RECORDS,

@@ -105,12 +105,13 @@ FORMAT = Format(
     recognised_by="JSON objects of type thread.started, or turn.completed with usage of cached_input_tokens",
     recognise=_recognise,
     map=_map,
+    retells_sessions=True,
     structure=_STRUCTURE,
     semantics=TokenSemantics(cache_read="inside", cache_write="inside", reasoning="inside", retries="hidden"),
     traps=(
         "A turn is several calls: their sum (flag calls_summed). The model is not stated.",
         "usage is the sum of the run so far: a turn is what it adds. A resumed thread repeats what was before it.",
         "No time is stated: the file's is taken, flagged time_from_file. A failed turn states no usage.",
-        "The same calls are in the thread's rollout, one by one: give one or the other.",
+        "The same calls are in the thread's rollout, one by one: where it is given too, they count alone.",
     ),
 )

@@ -82,6 +82,7 @@ FORMAT = Format(
     container="json_document",
     recognised_by="JSON objects with stats of models (or of input_tokens and total_tokens), or a stream's init",
     recognise=_recognise,
+    retells_sessions=True,
     map=agent_results.rows,
     structure={
         **dict.fromkeys(("type", "session_id", "timestamp", "model", "status"), "VARCHAR"),

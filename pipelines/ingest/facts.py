@@ -10,7 +10,8 @@ Doubles, in this order, each counted:
    (`usage_buckets`) with one record_key, of whatever format, the last is kept: a sum grows until it is settled.
 3. Rows without a record_key that an overlapping older file of the format has too, equal in all columns.
 4. Rows of a gateway's second export (a format of lower priority) whose call and outcome are in the first: dropped.
-5. Calls that another hop logged too (a proxy before the gateway, the engine behind it): the gateway's row is kept.
+5. Rows of what an agent printed of a session (`Format.retells_sessions`) whose calls its own files tell one by one.
+6. Calls that another hop logged too (a proxy before the gateway, the engine behind it): the gateway's row is kept.
 
 Attempts: rows that share gateway and call_id, by start; each later one gets its number and `retry_of`.
 """
@@ -197,13 +198,17 @@ def _parts(landings: Sequence[Landing], day: date) -> list[Landing]:
     """Landings with rows on a day or its neighbours, whose attempts may belong together, and all that may be replayed."""
     near = {(day + timedelta(days=step)).isoformat() for step in (-1, 0, 1)}
     of_day = [landing for landing in landings if not near.isdisjoint(landing.days)]
-    if not any(_replays(landing) for landing in of_day):
+    if not any(_replays(landing) or _retells(landing) for landing in of_day):
         return of_day
     return [landing for landing in landings if _replays(landing) or not near.isdisjoint(landing.days)]
 
 
 def _replays(landing: Landing) -> bool:
     return landing.format in FORMAT_NAMES and load(landing.format).replays
+
+
+def _retells(landing: Landing) -> bool:
+    return landing.format in FORMAT_NAMES and load(landing.format).retells_sessions
 
 
 def _hop(format_name: str | None) -> int:
@@ -269,7 +274,7 @@ class _Build:
                 "CASE WHEN call_id IS NOT NULL THEN hash(gateway, call_id) END AS call, "
                 "CASE WHEN request_id IS NOT NULL THEN hash(gateway, request_id) END AS request, ",
             )
-            finds += [linking.SAME_RECORD, linking.SECOND_EXPORT]
+            finds += [linking.SAME_RECORD, linking.SECOND_EXPORT, self._retold()]
         elif self.table is USAGE_BUCKETS:
             self._narrow("hash(record_key)")
             finds.append(linking.SAME_BUCKET)
@@ -298,6 +303,18 @@ class _Build:
             f'CASE WHEN record_key IS NOT NULL THEN {identity} END AS record, {at} AS "at" '
             f"FROM ({_records(self.table, self.parts, self.warehouse)}) "
             f"WHERE {self._within(at, RETRY_SPAN)}{of_any_day}"
+        )
+
+    def _retold(self) -> str:
+        """The query that finds sums over calls of sessions that are there call by call."""
+        sums = [item for item in self.parts if _retells(item)]
+        calls = [item for item in self.parts if not _retells(item)]
+        if not sums or not calls:
+            return linking.NOTHING
+        told, calls_of = (_records(self.table, items, self.warehouse) for items in (sums, calls))
+        return (
+            f'SELECT source_format, file_rank, source_line, {self._at} AS "at" FROM ({told}) '
+            f"WHERE {self._within(self._at)} AND session_id IN (SELECT session_id FROM ({calls_of}))"
         )
 
     def _overlaps(self) -> str:
