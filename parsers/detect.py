@@ -8,6 +8,7 @@ here: the rules themselves (each format's `recognise`).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from parsers.envelopes import MAX_LAYERS, may_have_layers
@@ -28,9 +29,10 @@ class Detected:
     because: str
 
 
-def matching(head: Head) -> list[Format]:
-    """All formats that recognise the head."""
-    return [fmt for fmt in all_formats() if fmt.recognise(head)]
+@lru_cache(maxsize=1)
+def matching(head: Head) -> tuple[Format, ...]:
+    """All formats that recognise the head. Whether it needs unwrapping and what it is are asked one after the other."""
+    return tuple(fmt for fmt in all_formats() if fmt.recognise(head))
 
 
 def unwrapped(source: Source, head: Head, name: str | None = None) -> tuple[Source, Head]:

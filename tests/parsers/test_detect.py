@@ -70,7 +70,7 @@ HEADS = [
 
 @pytest.mark.parametrize("data", HEADS, ids=range(len(HEADS)))
 def test_hostile_heads_are_claimed_by_nobody(data):
-    assert matching(Head("x", data)) == []
+    assert matching(Head("x", data)) == ()
     with pytest.raises(UnknownFormatError):
         detect(Head("x", data))
 

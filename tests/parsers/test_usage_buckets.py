@@ -63,7 +63,7 @@ def test_a_page_that_is_larger_than_the_head_is_known_and_read_whole(read):
 
 def test_a_report_inside_of_a_prompt_is_no_report():
     record = {"data": "x", "messages": [{"role": "user", "content": json.dumps(page(bucket(0)))}]}
-    assert matching(Head("x", json.dumps(record).encode())) == []
+    assert matching(Head("x", json.dumps(record).encode())) == ()
 
 
 def test_the_recorded_page_of_the_api_adds_up(shared, read_source, tmp_path):
