@@ -105,4 +105,4 @@ def test_arrays_of_unequal_length_do_not_shift_requests(read):
 
 def test_a_result_without_details_is_not_claimed():
     summary = {"model_id": "m", "total_input_tokens": 3, "mean_ttft_ms": 4.0}
-    assert matching(Head("x", json.dumps(summary).encode())) == []
+    assert matching(Head("x", json.dumps(summary).encode())) == ()
