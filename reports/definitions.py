@@ -173,6 +173,38 @@ DEFINITIONS = (
         rows="SELECT * FROM repetition WHERE missed_tokens > 0",
     ),
     Definition(
+        "missed-cause",
+        "Cause of a missed read",
+        "tokens, USD",
+        "What became of input that an earlier call had sent: read, no miss (in flight, below the minimum, cut by the step), "
+        "expired, warm elsewhere, or missed, by the first missed token of a call. The parts of a call add up to what was seen "
+        "before. Estimates, marked: prompts that should have begun like an earlier one and did not.",
+        rows="SELECT * FROM missed_causes",
+    ),
+    Definition(
+        "reuse-gap",
+        "Gap between uses",
+        "tokens",
+        "Time since a call in the same cache last sent the same prefix, from start to start.",
+        rows="SELECT * FROM reuse_gaps ORDER BY scope, gap_order",
+    ),
+    Definition(
+        "longer-lifetime",
+        "Net of a longer lifetime",
+        "USD",
+        "What prefixes that came again after their lifetime would have saved under the longer one that the provider offers, "
+        "less its higher price for all writes; by pings, less a read of what is cached in every lifetime. Below 0 it costs.",
+        rows="SELECT * FROM reuse_gaps WHERE gap_class = 'all'",
+    ),
+    Definition(
+        "session-history",
+        "History sent again",
+        "tokens, USD",
+        "Input that an earlier call of the same session had sent. What a sliding window, compaction or caching would save are "
+        "what-ifs that exclude each other; what shorter histories do to answers is not known here.",
+        rows="SELECT * FROM session_history",
+    ),
+    Definition(
         "evidence",
         "Evidence level",
         "",
@@ -203,6 +235,36 @@ DEFINITIONS = (
         "calls",
         "Calls with status error, and whether a later attempt succeeded.",
         rows="SELECT * FROM requests WHERE status = 'error'",
+    ),
+    Definition(
+        "application-waste",
+        "Waste by application",
+        "calls, tokens, USD",
+        "Calls of applications (project, else key, in a model and team) that a rule concerns; the figures are those of "
+        "applications that pass its threshold. Money is exact, an upper bound, an estimate or a what-if, as marked.",
+        rows="SELECT * FROM application_waste",
+    ),
+    Definition(
+        "kv-held",
+        "KV cache held",
+        "token-seconds",
+        "(input + output / 2) x time from start of work to end, summed over calls; an estimate from the gateway's times.",
+        rows="SELECT * FROM kv_held",
+    ),
+    Definition(
+        "ttft-by-input",
+        "TTFT by input",
+        "ms",
+        "Robust line (median of slopes) of measured TTFT over computed input, with its 95 % interval; load is in it.",
+        rows="SELECT * FROM ttft_by_input",
+    ),
+    Definition(
+        "task-demand",
+        "Tokens of a task",
+        "tokens",
+        "Input and output of all calls of a session. Agent: ten calls or more with tools, or with a growing input at the "
+        "pace of a machine; else chat. Forecast error: (tasks x mean tokens of a chat turn - real) / real.",
+        rows="SELECT * FROM task_demand",
     ),
     Definition(
         "mfu",
@@ -340,8 +402,33 @@ DEFINITIONS = (
         "finding",
         "Finding",
         "",
-        "One thing to change, with its tokens, money, and the SQL that lists its rows.",
+        "One thing to change, with what it would save alone in tokens and money, and the SQL that lists its calls.",
         rows="SELECT * FROM findings",
+    ),
+    Definition(
+        "net-savings",
+        "Net savings",
+        "USD, tokens",
+        "What a finding saves on top of those that are applied before it: failed attempts, repeated prompts, trimming, "
+        "missed cache reads, longer lifetimes, smaller models, batch. Each change is applied to the calls behind it and "
+        "the call is priced again; in a leaf never more than was spent. Net figures add up.",
+        rows="SELECT * FROM finding_calls",
+    ),
+    Definition(
+        "gpu-seconds",
+        "GPU-seconds of a finding",
+        "accelerator-seconds",
+        "Modelled: what the pool's load takes on full replicas before the finding less what it takes after it, with the "
+        "step times that sizing uses. A half-empty replica takes more.",
+        rows="SELECT id, gpu_seconds FROM findings",
+    ),
+    Definition(
+        "replicas-freed",
+        "Replicas freed",
+        "replicas of today's pool",
+        "Modelled: replicas for the planned peak before the finding less those after it, in fractions. Whole ones, with one "
+        "to spare, stand among the options.",
+        rows="SELECT id, replicas FROM findings",
     ),
     Definition(
         "lines",

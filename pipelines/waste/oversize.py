@@ -18,9 +18,8 @@ first two rules need as many calls, and their thresholds are at least `LEAST_TOK
         price is no dump, however long it grows.
     context_share, where the model's context is given: input above half of the context.
     price_cliff, where the model's price has steps: input above a step by at most 5 %, so that trimming it
-        would have cost the lower price for all of it. Excess money is the difference on the input that was
-        not
-        read from cache: a lower bound, since cached and output tokens have steps of their own.
+        would have cost the lower price for all of it. Excess money is exact: what every class of tokens (computed,
+        read, written, output) cost more than just below that step at the list prices of the day.
 One call may break several rules: rules overlap and are not to be added up.
 Excess money of the other rules: excess x what the call paid per input token, cache reads at their own price
 (none where they are unknown). An estimate of what trimming saves: it can't be known from a log which part of
@@ -35,6 +34,8 @@ import polars as pl
 
 from parsers.normalise import MAX_COUNT
 from parsers.records import MONEY
+from pipelines.costs.exact import times
+from pipelines.waste.call_prices import METERS, meters
 from pipelines.waste.evidence import in_order_of_arrival, served_calls
 from pipelines.waste.lookup import beside
 from pipelines.waste.row_prices import with_unit_prices
@@ -54,14 +55,22 @@ _CONTEXT_SHARE = 0.5
 CLIFF_MARGIN_PERCENT = 5
 
 CONTEXTS_SCHEMA = pl.Schema({"model": pl.String, "context_tokens": pl.Int64})
+STEP_METERS = tuple(f"{meter}_usd_more" for meter in METERS)
 CLIFFS_SCHEMA = pl.Schema(
-    {"provider": pl.String(), "model": pl.String(), "cliff_tokens": pl.Int64(), "input_usd_above": MONEY}
+    {
+        "provider": pl.String(),
+        "model": pl.String(),
+        "day": pl.Date(),
+        "cliff_tokens": pl.Int64(),
+        **dict.fromkeys(STEP_METERS, MONEY),
+    }
 )
-"""Price cliffs: with more input than `cliff_tokens`, every input token costs `input_usd_above` USD."""
+"""Price cliffs: with more input than `cliff_tokens`, every token of a meter costs so much more USD than just below."""
 
 _NEEDED = (
     *("provider", "model", "day", "team", "project", "api_key_alias", "api_key_hash", "started_at"),
-    *("input_tokens", "cache_read_tokens", "output_tokens"),
+    *("source_file", "source_line", "input_tokens", "cache_read_tokens", "output_tokens"),
+    *("cache_write_5m_tokens", "cache_write_1h_tokens"),
 )
 _APP = ["model", "team", "app_kind", "app"]
 OVERSIZE_DETAIL = (*_APP, "scope", "rule")
@@ -73,7 +82,17 @@ def oversize(
     contexts: pl.DataFrame | None = None,
     cliffs: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
-    """Find the scopes with oversize prompts.
+    """Find the scopes with oversize prompts: `summed` of `oversize_calls`."""
+    return summed(oversize_calls(requests, prices, contexts, cliffs))
+
+
+def oversize_calls(
+    requests: pl.LazyFrame,
+    prices: pl.DataFrame,
+    contexts: pl.DataFrame | None = None,
+    cliffs: pl.DataFrame | None = None,
+) -> pl.DataFrame:
+    """Find the oversize prompts, call by call and rule by rule.
 
     Args:
         requests: rows of `requests`.
@@ -82,8 +101,9 @@ def oversize(
         cliffs: frame of `CLIFFS_SCHEMA`; without it the rule price_cliff is not applied.
 
     Returns:
-        The columns of the mart `oversize` for each scope and rule with at least one such call, and, for
-        findings, `model, team, app_kind (project, api_key_alias, api_key_hash or null), app`.
+        One row per call and rule that it breaks: `model, team, app_kind (project, api_key_alias, api_key_hash or null),
+        app, scope, rule, source_file, source_line, started_at, threshold_tokens, typical_tokens, input_tokens,
+        excess_tokens, excess_usd`.
 
     """
     generating = served_calls(requests).filter(pl.col("generating") & (pl.col("input_tokens") > 0))
@@ -91,15 +111,18 @@ def oversize(
     calls = with_unit_prices(calls, prices, ("input", "cache_read")).with_columns(*_app())
     large = pl.len().over(_APP) >= MINIMUM_CALLS
     calls = calls.with_columns(pl.when(large).then(pl.col("app_kind", "app")))
+    typical = calls.group_by(_APP).agg(
+        pl.col("input_tokens").median().round().cast(pl.Int64).alias("typical_tokens")
+    )
     parts = [
-        _summed(beside(calls, _outliers(calls), _APP), "outlier", _excess_usd()),
-        _summed(beside(calls, _large_for_task(calls), _APP), "input_output_ratio", _excess_usd()),
+        _over(beside(calls, _outliers(calls), _APP), "outlier", _excess_usd()),
+        _over(beside(calls, _large_for_task(calls), _APP), "input_output_ratio", _excess_usd()),
     ]
     if contexts is not None:
-        parts.append(_summed(_near_context(calls, contexts), "context_share", _excess_usd()))
+        parts.append(_over(_near_context(calls, contexts), "context_share", _excess_usd()))
     if cliffs is not None:
-        parts.append(_summed(_past_cliffs(calls, cliffs), "price_cliff", _cliff_usd()))
-    return pl.concat(parts).sort("scope", "rule")
+        parts.append(_over(_past_cliffs(calls, cliffs), "price_cliff", _cliff_usd()))
+    return beside(pl.concat(parts), typical, _APP).with_columns(_app_scope())
 
 
 def _app() -> list[pl.Expr]:
@@ -185,16 +208,16 @@ def _excess_usd() -> pl.Expr:
 
 
 def _past_cliffs(calls: pl.DataFrame, cliffs: pl.DataFrame) -> pl.DataFrame:
-    """Calls with `threshold_tokens`, the highest cliff below their input, if it is near, and the price above it."""
+    """Calls with `threshold_tokens`, the highest cliff below their input, if it is near, and what it costs per token."""
     passed = (
-        calls.select("provider", "model", "input_tokens")
+        calls.select("provider", "model", "day", "input_tokens")
         .with_row_index("place")
         .sort("input_tokens")
         .join_asof(
             cliffs.sort("cliff_tokens"),
             left_on="input_tokens",
             right_on="cliff_tokens",
-            by=["provider", "model"],
+            by=["provider", "model", "day"],
             strategy="backward",
             allow_exact_matches=False,
             check_sortedness=False,  # both are sorted just above; Polars can't check this within groups
@@ -204,39 +227,60 @@ def _past_cliffs(calls: pl.DataFrame, cliffs: pl.DataFrame) -> pl.DataFrame:
     )
     near = pl.col("input_tokens") <= pl.col("cliff_tokens") * (100 + CLIFF_MARGIN_PERCENT) // 100
     return calls.hstack(
-        passed.select(pl.when(near).then("cliff_tokens").alias("threshold_tokens"), "input_usd_above")
+        passed.select(pl.when(near).then("cliff_tokens").alias("threshold_tokens"), *STEP_METERS)
     )
 
 
 def _cliff_usd() -> pl.Expr:
-    dearer = pl.col("input_usd_above") - pl.col("usd_per_input_token")
-    uncached = pl.col("input_tokens") - pl.min_horizontal(
-        pl.col("cache_read_tokens").fill_null(0), pl.col("input_tokens")
-    )
-    return (uncached * pl.max_horizontal(dearer, pl.lit(0).cast(MONEY))).cast(MONEY)
+    """Each class of tokens at its own step; null where a class that the call used has no price."""
+    parts = [
+        pl.when(tokens == 0).then(pl.lit(0).cast(MONEY)).otherwise(times(tokens, pl.col(f"{meter}_usd_more")))
+        for meter, tokens in meters().items()
+    ]
+    return pl.max_horizontal(pl.sum_horizontal(parts, ignore_nulls=False), pl.lit(0).cast(MONEY)).cast(MONEY)
 
 
-def _summed(judged: pl.DataFrame, rule: str, excess_usd: pl.Expr) -> pl.DataFrame:
-    judged = judged.with_columns(excess_tokens=(pl.col("input_tokens") - pl.col("threshold_tokens")).clip(0))
-    judged = judged.with_columns(excess_usd=pl.when(pl.col("excess_tokens") > 0).then(excess_usd))
-    over = pl.col("excess_tokens") > 0
+def _over(judged: pl.DataFrame, rule: str, excess_usd: pl.Expr) -> pl.DataFrame:
+    excess = pl.col("input_tokens") - pl.col("threshold_tokens")
     return (
-        judged.group_by(_APP)
-        .agg(
-            pl.col("threshold_tokens").filter(over).min(),
-            pl.col("input_tokens").median().round().cast(pl.Int64).alias("typical_tokens"),
-            over.sum().cast(pl.Int64).alias("requests"),
-            pl.col("input_tokens").filter(over).sum(),
-            pl.col("excess_tokens").sum(),
-            known_sum(pl.col("excess_usd")).alias("excess_usd"),
-            (over & pl.col("excess_usd").is_null()).sum().cast(pl.Int64).alias("requests_unpriced"),
-            pl.col("started_at").filter(over).min().alias("first_at"),
-            pl.col("started_at").filter(over).max().alias("last_at"),
+        judged.filter(excess > 0)
+        .with_columns(excess_tokens=excess)
+        .select(
+            *_APP,
+            pl.lit(rule).alias("rule"),
+            *(
+                "source_file",
+                "source_line",
+                "started_at",
+                "threshold_tokens",
+                "input_tokens",
+                "excess_tokens",
+            ),
+            excess_usd.alias("excess_usd"),
         )
-        .filter(pl.col("requests") > 0)
-        .with_columns(_app_scope(), pl.lit(rule).alias("rule"))
-        .select(*OVERSIZE_DETAIL, pl.exclude(OVERSIZE_DETAIL))
     )
+
+
+def summed(calls: pl.DataFrame) -> pl.DataFrame:
+    """Sum the rows of `oversize_calls`.
+
+    Returns:
+        The columns of the mart `oversize` for each scope and rule with at least one such call, and, for findings,
+        `model, team, app_kind, app`.
+
+    """
+    sums = calls.group_by(*OVERSIZE_DETAIL).agg(
+        pl.col("threshold_tokens").min(),
+        pl.col("typical_tokens").first(),
+        pl.len().cast(pl.Int64).alias("requests"),
+        pl.col("input_tokens").sum(),
+        pl.col("excess_tokens").sum(),
+        known_sum(pl.col("excess_usd")).alias("excess_usd"),
+        pl.col("excess_usd").null_count().cast(pl.Int64).alias("requests_unpriced"),
+        pl.col("started_at").min().alias("first_at"),
+        pl.col("started_at").max().alias("last_at"),
+    )
+    return sums.sort("scope", "rule")
 
 
 def _app_scope() -> pl.Expr:

@@ -30,8 +30,8 @@ import numpy as np
 import polars as pl
 
 from parsers.records import MONEY
-from pipelines.waste.blocks import cache_codes, flat_blocks
-from pipelines.waste.caching_rules import CachingRule, with_rules
+from pipelines.waste.blocks import Blocks, cache_codes, exact_blocks
+from pipelines.waste.caching_rules import CachingRule, with_lifetime_in_use, with_rules
 from pipelines.waste.evidence import CHAIN, EXACT, LEVELS, in_order_of_arrival, served_calls
 from pipelines.waste.lookup import beside
 from pipelines.waste.row_prices import with_unit_prices
@@ -39,7 +39,7 @@ from pipelines.waste.scopes import by_scope, known_sum
 from warehouse.waste_tables import REPETITION
 
 _MICROSECONDS = 1_000_000
-_METERS = ("input", "cache_read", "cache_write_5m", "output")
+_METERS = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output")
 _MEASURED = {
     "call": pl.UInt32,
     "blocks": pl.Int64,
@@ -51,7 +51,10 @@ _MEASURED = {
 
 
 def repeated_prefixes(
-    requests: pl.LazyFrame, prices: pl.DataFrame, rules: tuple[CachingRule, ...]
+    requests: pl.LazyFrame,
+    prices: pl.DataFrame,
+    rules: tuple[CachingRule, ...],
+    blocks: Blocks | None = None,
 ) -> pl.DataFrame:
     """Measure, call by call, what repeats and what of it was not read from cache.
 
@@ -59,6 +62,7 @@ def repeated_prefixes(
         requests: rows of `requests`.
         prices: frame of `row_prices.PRICES_SCHEMA`.
         rules: caching rules, from the first to try to the last.
+        blocks: `exact_blocks` of the same requests and rules, where they have been read already.
 
     Returns:
         The calls of `served_calls` (without hash lists) with their rule and prices, and
@@ -69,10 +73,10 @@ def repeated_prefixes(
 
     """
     served = served_calls(requests)
-    calls = with_rules(in_order_of_arrival(served.drop(CHAIN)), rules).with_row_index("call")
-    exact = served.filter(pl.col("evidence").is_in(EXACT)).select("started_at", *CHAIN)
-    chains = in_order_of_arrival(exact).drop("started_at")
-    for measured in (_measured(calls, chains), _repeated_prompts(calls), _session_upper_bounds(calls)):
+    calls = with_lifetime_in_use(with_rules(in_order_of_arrival(served.drop(CHAIN)), rules))
+    calls = calls.with_row_index("call")
+    blocks = exact_blocks(requests, rules) if blocks is None else blocks
+    for measured in (_measured(calls, blocks), _repeated_prompts(calls), _session_upper_bounds(calls)):
         calls = beside(calls, measured, ["call"])
     calls = with_unit_prices(calls, prices, _METERS)
     cacheable = pl.when("generating").then("reusable_tokens")
@@ -138,14 +142,13 @@ def _ratio(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
     return pl.when(whole > 0).then(part / whole)
 
 
-def _measured(calls: pl.DataFrame, chains: pl.DataFrame) -> pl.DataFrame:
-    """`chains`: the lists of the calls with exact evidence, in the same order."""
-    exact = calls.filter(pl.col("evidence").is_in(EXACT)).hstack(chains)
+def _measured(calls: pl.DataFrame, blocks: Blocks) -> pl.DataFrame:
+    """`blocks`: those of the calls with exact evidence, in the same order."""
+    exact = calls.filter(pl.col("evidence").is_in(EXACT))
     if exact.is_empty():
         return pl.DataFrame(schema=_MEASURED)
     from pipelines.waste.block_kernels import prefixes_seen
 
-    blocks = flat_blocks(exact)
     ready = exact["ready_us"].to_numpy()
     lifetime = (pl.col("lifetime_s") * _MICROSECONDS).fill_null(-1)
     hit_blocks, seen_tokens, reusable, unwritten = prefixes_seen(
@@ -178,14 +181,25 @@ def _measured(calls: pl.DataFrame, chains: pl.DataFrame) -> pl.DataFrame:
     return measured.with_columns(pl.when(chained).then(pl.col("blocks", "hit_blocks")))
 
 
+def write_price() -> pl.Expr:
+    """USD per token of a cache write, for the lifetime in use.
+
+    A write is charged above input only where the provider's rule says so; its listed price goes before the multiple.
+    """
+    input_price = pl.col("usd_per_input_token")
+    listed = (
+        pl.when("writes_for_longer")
+        .then("usd_per_cache_write_1h_token")
+        .otherwise("usd_per_cache_write_5m_token")
+    )
+    charged = pl.coalesce(listed, input_price * pl.col("write_multiple").cast(MONEY))
+    return pl.when(pl.col("write_multiple").is_not_null()).then(charged).otherwise(input_price)
+
+
 def _missed_usd() -> pl.Expr:
     missed, read_price = pl.col("missed_tokens"), pl.col("usd_per_cache_read_token")
     input_price = pl.col("usd_per_input_token")
-    # A write is charged above input only where the provider's rule says so; its listed price goes before the
-    # multiple.
-    listed = pl.coalesce("usd_per_cache_write_5m_token", input_price * pl.col("write_multiple").cast(MONEY))
-    write_price = pl.when(pl.col("write_multiple").is_not_null()).then(listed).otherwise(input_price)
-    saved = missed * (input_price - read_price) - pl.col("unwritten_tokens") * (write_price - input_price)
+    saved = missed * (input_price - read_price) - pl.col("unwritten_tokens") * (write_price() - input_price)
     nothing = pl.lit(0).cast(MONEY)
     return (
         pl.when(missed == 0)

@@ -340,12 +340,24 @@ def _small() -> dict[str, pl.DataFrame]:
     curve = pl.DataFrame(
         [
             {
-                "scope": "all",
+                "scope": scope,
+                "replicas": replicas,
+                "routing": routing,
                 "capacity_blocks": 2**power,
+                "mark": "80 GB HBM" if power == 16 and scope != "all" else None,
                 "capacity_tokens": 16 * 2**power,
-                "block_hit_ratio": 0.71 * (1 - math.exp(-(2**power) / 40_000)),
+                "capacity_bytes": 2**20 * 2**power if scope != "all" else None,
+                "total_capacity_tokens": replicas * 16 * 2**power,
+                "block_hit_ratio": most * (1 - math.exp(-(2**power) / 40_000)),
+                "block_hit_ratio_error": 0.0,
                 "is_sampled": False,
             }
+            for scope in ("all", f"model:{MODELS[0]}")
+            for replicas, routing, most in (
+                (1, "single", 0.71),
+                (8, "round_robin", 0.3),
+                (8, "prefix_aware", 0.7),
+            )
             for power in range(8, 21)
         ]
     )
@@ -390,9 +402,16 @@ def _small() -> dict[str, pl.DataFrame]:
                 "severity": "high",
                 "title": f"{MODELS[1]}, team {TEAMS[2]}: 12 M input tokens had been sent before.",
                 "scope": f"team:{TEAMS[2]}",
+                "model": MODELS[1],
+                "team": TEAMS[2],
                 "evidence_level": "hash_chain",
+                "requests": 300,
                 "tokens": 12_000_000 // (number + 1),
                 "usd": usd,
+                "application_order": None if usd is None else 4 - number,
+                "tokens_net": None if usd is None else 12_000_000 // (number + 1),
+                "usd_net": usd,
+                "net_basis": None if usd is None else "calls",
                 "first_at": START,
                 "last_at": end,
                 "rows_query": f"SELECT * FROM requests WHERE team = '{TEAMS[2]}'",

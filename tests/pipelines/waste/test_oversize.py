@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from decimal import Decimal
 
 import numpy as np
@@ -91,18 +92,34 @@ def test_embeddings_have_no_task_ratio(requests_of, no_prices):
     assert oversize(requests_of(usual(300) + huge).lazy(), no_prices).is_empty()
 
 
+LOST = 199_500 * Decimal("1e-6") + 1_000 * Decimal("1e-7") + 200 * Decimal("2e-6") + Decimal("0.001225")
+"""Computed input, reads, 5-minute writes; 300 one-hour writes at 4 and 5 output tokens at 5 USD per million."""
+
+
 def test_share_of_context_and_price_cliff(requests_of, prices_of):
-    near = [{"input_tokens": 201_000, "output_tokens": 5}, {"input_tokens": 230_000, "output_tokens": 5}]
+    cached = {"cache_read_tokens": 1_000, "cache_write_5m_tokens": 200, "cache_write_1h_tokens": 300}
+    near = [
+        {"input_tokens": 201_000, "output_tokens": 5, **cached},
+        {"input_tokens": 230_000, "output_tokens": 5},
+    ]
     frame = requests_of(usual(10) + near)
     contexts = pl.DataFrame([("gpt-4o", 400_000)], schema=CONTEXTS_SCHEMA, orient="row")
-    cliffs = pl.DataFrame(
-        [("openai", "gpt-4o", 200_000, Decimal("0.000004"))], schema=CLIFFS_SCHEMA, orient="row"
-    )
-    more = pl.DataFrame([("openai", "gpt-4o", 100, Decimal("0.000003"))], schema=CLIFFS_SCHEMA, orient="row")
-    rows = oversize(frame.lazy(), prices_of(frame, input="2"), contexts, pl.concat([cliffs, more]))
+    steps = [
+        # reads, writes of both lives and output have steps of their own
+        (
+            "openai",
+            "gpt-4o",
+            dt.date(2026, 9, 1),
+            200_000,
+            *map(Decimal, ("1e-6", "1e-7", "2e-6", "4e-6", "5e-6")),
+        ),
+        ("openai", "gpt-4o", dt.date(2026, 9, 1), 100, *[Decimal("3e-6")] * 5),
+    ]
+    cliffs = pl.DataFrame(steps, schema=CLIFFS_SCHEMA, orient="row")
+    rows = oversize(frame.lazy(), prices_of(frame, input="2"), contexts, cliffs)
     assert rows.select("rule", "threshold_tokens", "requests", "excess_tokens", "excess_usd").rows() == [
-        ("context_share", 200_000, 2, 31_000, Decimal("0.062")),
-        ("price_cliff", 200_000, 1, 1_000, Decimal("0.402")),
+        ("context_share", 200_000, 2, 31_000, Decimal("0.06")),  # the reads of the first have no price
+        ("price_cliff", 200_000, 1, 1_000, LOST),
     ]
 
 
