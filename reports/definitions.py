@@ -177,8 +177,8 @@ DEFINITIONS = (
         "Cause of a missed read",
         "tokens, USD",
         "What became of input that an earlier call had sent: read, no miss (in flight, below the minimum, cut by the step), "
-        "expired, warm elsewhere, or missed, by the first missed token of a call. The parts of a call add up to what was seen "
-        "before. Estimates, marked: prompts that should have begun like an earlier one and did not.",
+        "expired, warm elsewhere, or missed, by the first missed token of a call. The parts of a call add up to what was "
+        "seen before. Estimates, marked: prompts that should have begun like an earlier one and did not.",
         rows="SELECT * FROM missed_causes",
     ),
     Definition(
@@ -200,8 +200,8 @@ DEFINITIONS = (
         "session-history",
         "History sent again",
         "tokens, USD",
-        "Input that an earlier call of the same session had sent. What a sliding window, compaction or caching would save are "
-        "what-ifs that exclude each other; what shorter histories do to answers is not known here.",
+        "Input that an earlier call of the same session had sent. What a sliding window, compaction or caching would save "
+        "are what-ifs that exclude each other; what shorter histories do to answers is not known here.",
         rows="SELECT * FROM session_history",
     ),
     Definition(

@@ -52,7 +52,9 @@ def keep_found(site: Site, name: str, found: Found) -> None:
 
 def recall_found(site: Site) -> Found:
     """All findings that were kept."""
-    parts = ((site.warehouse.recall(f"{name}_{part}") for part in ("findings", "behind")) for name in FOUND_BY)
+    parts = (
+        (site.warehouse.recall(f"{name}_{part}") for part in ("findings", "behind")) for name in FOUND_BY
+    )
     return Found.together([Found(*frames) for frames in parts])
 
 

@@ -1,11 +1,10 @@
 """Loops that say why a prefix was not read from cache, compiled by numba.
 
-Belongs here: splitting each prompt's seen prefix by what became of it, the time between two uses of a block,
-the tokens that went through a cache in between, and comparing a prompt with the one before it. Each is checked
-against a slow reference in the tests. Does not belong here: frames, rules, money, names of causes
-(`causes.py`, `gaps.py`).
+Belongs here: splitting each prompt's seen prefix by what became of it, the time between two uses of a block, the tokens
+that went through a cache in between. Each is checked against a slow reference in the tests. Does not belong here: frames,
+rules, money, names of causes (`causes.py`, `gaps.py`).
 
-Arrays are laid out as in `block_kernels.py`. Beside the arrays, memory is 44 bytes per distinct block.
+Arrays are laid out as in `block_kernels.py`. Beside the arrays, memory is at most 44 bytes per distinct block.
 """
 
 from __future__ import annotations
@@ -309,7 +308,7 @@ def pinged_tokens(
 
     """
     pinged = np.zeros(cells, np.int64)
-    used = np.zeros(distinct, np.int64)
+    used_by = np.full(distinct, -1, np.int64)
     warm = np.zeros(distinct, np.int64)
     warm_by = np.full(distinct, -1, np.int32)
     for i in range(offsets.size - 1):
@@ -318,18 +317,18 @@ def pinged_tokens(
             number = own[block]
             if warm_by[number] >= 0:
                 pinged[warm_by[number]] += warm[number] * _pings(
-                    started[i] - used[number], lifetime[i], longer[i]
+                    started[i] - started[used_by[number]], lifetime[i], longer[i]
                 )
             is_warm = longer[i] >= 0 and min(counts[block], covered[i]) > before
             warm[number] = min(counts[block], covered[i]) - before if is_warm else 0
             warm_by[number] = cell[i] if is_warm else -1
-            used[number] = started[i]
+            used_by[number] = i
             before = counts[block]
     # What nobody used again is kept to the end of the longer lifetime in vain.
     for i in range(offsets.size - 1):
         for block in range(offsets[i], offsets[i + 1]):
             number = own[block]
-            if warm_by[number] >= 0 and used[number] == started[i]:
+            if warm_by[number] >= 0 and used_by[number] == i:
                 pinged[warm_by[number]] += warm[number] * _pings(longer[i], lifetime[i], longer[i])
                 warm_by[number] = -1
     return pinged
@@ -403,47 +402,3 @@ def tokens_between(
             last[number] = position
             position += 1
     return found
-
-
-@njit(cache=True)
-def compared_with(
-    before: Array, numbers: Array, offsets: Array, ends: Array, tolerance: Array, full: int
-) -> tuple[Array, Array, Array]:
-    """Compare each request with an earlier one: where they part, and how far they are laid out alike from there.
-
-    Args:
-        before: index of the request to compare with, -1 for none.
-        numbers: block numbers over all caches.
-        offsets: int64, requests + 1.
-        ends: bytes from the start of the prompt to each block's end.
-        tolerance: bytes by which two blocks of one size may differ, per request.
-        full: bytes of a block that does not end a message.
-
-    Returns:
-        per request: blocks in common; blocks up to which sizes agree (the common ones where none does); how
-        many of the agreeing ones after the common are the ends of messages.
-
-    """
-    requests = offsets.size - 1
-    common = np.zeros(requests, np.int64)
-    alike = np.zeros(requests, np.int64)
-    message_ends = np.zeros(requests, np.int64)
-    for i in range(requests):
-        j = before[i]
-        if j < 0:
-            continue
-        length = min(offsets[i + 1] - offsets[i], offsets[j + 1] - offsets[j])
-        k = np.int64(0)
-        while k < length and numbers[offsets[i] + k] == numbers[offsets[j] + k]:
-            k += 1
-        common[i] = k
-        while k < length:
-            mine = ends[offsets[i] + k] - (ends[offsets[i] + k - 1] if k > 0 else 0)
-            other = ends[offsets[j] + k] - (ends[offsets[j] + k - 1] if k > 0 else 0)
-            if abs(mine - other) > tolerance[i]:
-                break
-            if mine < full - 2 * tolerance[i]:
-                message_ends[i] += 1
-            k += 1
-        alike[i] = k
-    return common, alike, message_ends

@@ -1,7 +1,7 @@
 """Loops that find which call a call continues, compiled by numba.
 
-Belongs here: the tree of the prompts of a conversation. Checked against a slow reference in the tests. Does not
-belong here: what a conversation costs (`session_growth.py`).
+Belongs here: the tree of the prompts of a conversation, and where a prompt parts from the one before it. Each is checked
+against a slow reference in the tests. Does not belong here: what a conversation costs (`session_growth.py`).
 """
 
 from __future__ import annotations
@@ -139,3 +139,47 @@ def shortened(
             summary[i] = left * kept_percent // 100
             compacted[i] += left - summary[i]
     return head, slid, compacted, summary
+
+
+@njit(cache=True)
+def compared_with(
+    before: Array, numbers: Array, offsets: Array, ends: Array, tolerance: Array, full: int
+) -> tuple[Array, Array, Array]:
+    """Compare each request with an earlier one: where they part, and how far they are laid out alike from there.
+
+    Args:
+        before: index of the request to compare with, -1 for none.
+        numbers: block numbers over all caches.
+        offsets: int64, requests + 1.
+        ends: bytes from the start of the prompt to each block's end.
+        tolerance: bytes by which two blocks of one size may differ, per request.
+        full: bytes of a block that does not end a message.
+
+    Returns:
+        per request: blocks in common; blocks up to which sizes agree (the common ones where none does); how
+        many of the agreeing ones after the common are the ends of messages.
+
+    """
+    requests = offsets.size - 1
+    common = np.zeros(requests, np.int64)
+    alike = np.zeros(requests, np.int64)
+    message_ends = np.zeros(requests, np.int64)
+    for i in range(requests):
+        j = before[i]
+        if j < 0:
+            continue
+        length = min(offsets[i + 1] - offsets[i], offsets[j + 1] - offsets[j])
+        k = np.int64(0)
+        while k < length and numbers[offsets[i] + k] == numbers[offsets[j] + k]:
+            k += 1
+        common[i] = k
+        while k < length:
+            mine = ends[offsets[i] + k] - (ends[offsets[i] + k - 1] if k > 0 else 0)
+            other = ends[offsets[j] + k] - (ends[offsets[j] + k - 1] if k > 0 else 0)
+            if abs(mine - other) > tolerance[i]:
+                break
+            if mine < full - 2 * tolerance[i]:
+                message_ends[i] += 1
+            k += 1
+        alike[i] = k
+    return common, alike, message_ends

@@ -78,7 +78,7 @@ def unstable_prompts(calls: pl.DataFrame, blocks: Blocks, conversations: Convers
 
 
 def _compared(exact: pl.DataFrame, blocks: Blocks, conversations: Conversations) -> pl.DataFrame:
-    from pipelines.waste.cause_kernels import compared_with
+    from pipelines.waste.conversation_kernels import compared_with
 
     before, line = _call_before(exact)
     _, wide = np.unique(blocks.hashes, return_inverse=True)

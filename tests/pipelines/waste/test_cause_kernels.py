@@ -283,7 +283,7 @@ def test_prompts_are_compared_block_by_block(calls, data):
     ends = np.array([e for row in sizes for e in np.cumsum(row)], np.int64)
     before = [data.draw(st.integers(-1, i - 1)) for i in range(len(calls))]
     numbers, _ = trace.numbered(np.zeros(len(calls)))
-    common, alike, message_ends = cause_kernels.compared_with(
+    common, alike, message_ends = conversation_kernels.compared_with(
         np.array(before, np.int64), numbers, trace.offsets, ends, np.full(len(calls), 2, np.int64), 100
     )
     for i, j in enumerate(before):
