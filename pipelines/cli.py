@@ -435,7 +435,8 @@ def synth(
     ] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same bytes.")] = 7,
     waste: Annotated[
-        str, typer.Option(help="Kinds of waste to plant, with commas (`truth.json` names them); or all, or none.")
+        str,
+        typer.Option(help="Kinds of waste to plant, with commas (`truth.json` names them); or all, or none."),
     ] = "all",
 ) -> None:
     """Write the example week: a small company's gateway log and GPU telemetry, and the truth that was planted."""

@@ -1,8 +1,8 @@
 """Declarations of the marts: what each one holds, its grain and its columns.
 
-Belongs here: every table of the published DuckDB file, declared with the classes of `parsers/records.py`; those of the
-waste stage stand in `waste_tables.py` and `application_tables.py`. Does not belong here: how a mart is computed (`warehouse/sql/<mart>.sql` or a
-module of its stage).
+Belongs here: every table of the published DuckDB file, declared with the classes of `parsers/records.py`; those of
+the waste stage stand in `waste_tables.py`, `reuse_tables.py` and `application_tables.py`. Does not belong here: how a
+mart is computed (`warehouse/sql/<mart>.sql` or a module of its stage).
 
 Scopes are written `all`, `model:NAME`, `team:NAME` or `model:NAME/team:NAME`. "model" means model_served, else
 model_requested, else `unknown`; "team" is null where the log names none.
