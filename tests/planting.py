@@ -249,6 +249,12 @@ class Case:
     def places(self) -> list[str]:
         return places(self.content, self.suffix)
 
+    @cached_property
+    def rows(self) -> int:
+        """How many rows the input gives, by the case."""
+        lines = (self.folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()
+        return sum(bool(line) for line in lines)
+
     def free(self, entry: dict[str, Any]) -> list[str]:
         """The places that can be changed, by the entry of the format in `kept_places.json`."""
         return [place for place in self.places if place not in entry["fixed"].get(self.name, ())]
@@ -261,7 +267,11 @@ class Case:
 
     def marked(self, at: Sequence[str]) -> bytes:
         """The input with the number of each of these places at it."""
-        return self.planted({place: f"zq{self.places.index(place):04}x said" for place in at})
+        return self.planted({place: self.mark(place) for place in at})
+
+    def mark(self, place: str) -> str:
+        """The text that tells a place."""
+        return f"zq{self.places.index(place):04}x said"
 
     def reading(self) -> Reading:
         options = self.folder / "options.toml"

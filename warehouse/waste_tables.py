@@ -157,6 +157,21 @@ OVERSIZE = Table(
         _c("excess_tokens", COUNT, "Their input beyond the threshold.", nullable=False, minimum=0),
         _c("excess_usd", MONEY, "Money for the excess; null if unpriced.", minimum=0),
         _c("requests_unpriced", COUNT, "Of these calls, those without a price.", nullable=False, minimum=0),
+        _c(
+            "excess_kv_token_seconds",
+            REAL,
+            "KV cache that the excess held: excess x time in flight (estimate); null if no time is known.",
+            unit="tokens x s",
+            minimum=0,
+        ),
+        _c(
+            "excess_ttft_s",
+            REAL,
+            "Time to first token that the excess took, in all, by the model's line in ttft_by_input (estimate); null "
+            "without one.",
+            unit="s",
+            minimum=0,
+        ),
         _c("first_at", INSTANT, "First such call."),
         _c("last_at", INSTANT, "Last such call."),
     ),

@@ -285,7 +285,7 @@ INTRANET = Workload(
     Sizes(180, 0.6, 8, 800),
     stream_ratio=0.7,
     body="short",
-    system_tokens=48,
+    system_tokens=56,
 )
 LABELS = Workload(
     "ticket labels",

@@ -124,7 +124,10 @@ def _agents(rows: Rows) -> Iterator[Planted]:
 
 
 def _price_step(rows: Rows) -> Iterator[Planted]:
-    """Calls that paid the higher price for all of their tokens, and what the step alone cost them."""
+    """Calls that paid the higher price for all of their tokens, and what the step alone cost them.
+
+    `near_saved_usd` is what those just above the step save if they are sent as long as the step is, less of everything.
+    """
     price = MODELS[MODEL_NUMBER[AGENT_MODEL]].price
     if price is None or price.above is None or price.cliff_tokens is None:
         return
@@ -133,13 +136,10 @@ def _price_step(rows: Rows) -> Iterator[Planted]:
     if not len(part):
         return
     read, write = part["cache_read"], part["cache_write"]
-    below = (
-        (part["input"] - read - write) * price.input
-        + read * price.cache_read
-        + write * price.cache_write
-        + part["output"] * price.output
-    )
-    extra = part["cost"] - below
+    given = (part["input"] - read - write) * price.input + read * price.cache_read + write * price.cache_write
+    returned = part["output"] * price.output
+    extra = part["cost"] - given - returned
+    saved = part["cost"] - given * price.cliff_tokens // part["input"] - returned
     near = part["input"] <= price.cliff_tokens * 105 // 100
     yield entry(
         PAST_PRICE_STEP,
@@ -152,6 +152,7 @@ def _price_step(rows: Rows) -> Iterator[Planted]:
         near_requests=int(near.sum()),
         near_excess_tokens=int((part["input"] - price.cliff_tokens)[near].sum()),
         near_extra_usd=usd(int(extra[near].sum())),
+        near_saved_usd=usd(int(saved[near].sum())),
     )
 
 

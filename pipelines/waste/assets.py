@@ -120,14 +120,20 @@ def _made_with_repetition(name: str, table: Table) -> dg.AssetsDefinition:
 
 @dg.asset(
     group_name=GROUP,
-    deps=[REQUESTS.name, UNIT_PRICES],
+    deps=[REQUESTS.name, UNIT_PRICES, TTFT_BY_INPUT.name],
     description=OVERSIZE.description,
     metadata=table_metadata(OVERSIZE),
 )
 def oversize(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
     requests = site.warehouse.scan(REQUESTS)
     prices = site.warehouse.recall(UNIT_PRICES)
-    calls = oversize_calls(requests, base_prices(prices), context_lengths(requests), price_cliffs(prices))
+    calls = oversize_calls(
+        requests,
+        base_prices(prices),
+        context_lengths(requests),
+        price_cliffs(prices),
+        site.warehouse.read(TTFT_BY_INPUT),
+    )
     keep_found(site, OVERSIZE.name, oversize_findings(calls, requests, base_prices(prices)))
     return materialized(site.warehouse.write_mart(OVERSIZE, summed(calls)))
 

@@ -26,6 +26,13 @@ _US_PER_S = 1_000_000
 _MS_PER_S = 1_000
 
 
+def seconds_in_flight() -> pl.Expr:
+    """For how long a call of `applications.judged_calls` holds its input; null if unknown."""
+    span = (pl.col("ended_at") - pl.col("started_at")).dt.total_microseconds() / _US_PER_S
+    whole = pl.coalesce(pl.col("duration_ms") / _MS_PER_S, span)
+    return (whole - pl.col("queue_ms").fill_null(0) / _MS_PER_S).clip(lower_bound=0)
+
+
 def held_by_application(calls: pl.LazyFrame) -> pl.DataFrame:
     """What the calls of each application hold.
 
@@ -37,9 +44,7 @@ def held_by_application(calls: pl.LazyFrame) -> pl.DataFrame:
         the model was served by an engine of one's own), by scope.
 
     """
-    span = (pl.col("ended_at") - pl.col("started_at")).dt.total_microseconds() / _US_PER_S
-    whole = pl.coalesce(pl.col("duration_ms") / _MS_PER_S, span)
-    seconds = (whole - pl.col("queue_ms").fill_null(0) / _MS_PER_S).clip(lower_bound=0)
+    seconds = seconds_in_flight()
     held = (pl.col("input_tokens") + pl.col("output_tokens") / 2) * seconds
     known = held.is_not_null()
     apps = (
