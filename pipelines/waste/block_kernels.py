@@ -20,34 +20,43 @@ Array = np.ndarray[Any, Any]
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads nearby keys over the table
 _FIRST_SLOTS = 1 << 12
-_LARGE = 23
-"""Bits from which the table doubles; below, where memory is no matter, it grows by four."""
+_LARGE = 1 << 23
+"""Slots from which the table doubles; below, where memory is no matter, it grows by four."""
+_RUN = 32
+"""Blocks whose slots are fetched at once."""
+_HALF, _NUMBER = np.uint64(32), np.uint64(0xFFFFFFFF)
 NEVER = -(1 << 62)  # microseconds: earlier than any start less any lifetime
 
 
-@njit(cache=True)
-def _slot(value: Any, scope: Any, bits: Any) -> Any:
+@njit(cache=True, nogil=True)
+def _mixed(value: Any, scope: Any) -> Any:
+    """64 bits of a hash and its scope: the high ones say where to look, the low ones tell most others apart."""
     mixed = (value ^ (np.uint64(scope) * _MULTIPLIER)) * _MULTIPLIER
     mixed ^= mixed >> np.uint64(29)
-    return np.int64((mixed * _MULTIPLIER) >> np.uint64(64 - bits))
+    return mixed * _MULTIPLIER
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def new_table() -> tuple[Array, Array, Array]:
-    """An empty table of block numbers: slots (int32), hash (uint64) and scope (int32) by number."""
-    slots = np.full(_FIRST_SLOTS, -1, np.int32)
+    """An empty table of block numbers: slots, hash (uint64) and scope (int32) by number.
+
+    A slot (uint64) holds 32 bits of the mixed hash and, below them, the number + 1; 0 is an empty one.
+    """
+    slots = np.zeros(_FIRST_SLOTS, np.uint64)
     return slots, np.empty(_FIRST_SLOTS, np.uint64), np.empty(_FIRST_SLOTS, np.int32)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def number_more(
     hashes: Array, scopes: Array, offsets: Array, table: tuple[Array, Array, Array], distinct: int
 ) -> tuple[Array, tuple[Array, Array, Array], int]:
     """Give each distinct pair of scope and hash a number, in order of first sight, going on from earlier calls.
 
-    Open addressing with linear probing; the table grows, so memory follows the distinct blocks: 12 bytes for
-    each, and 6 to 12 for its slot. The block after one with number n mostly has n + 1, since they were first
-    seen together: tried first, it spares a walk through memory in no order.
+    Open addressing with linear probing; the table grows, so memory follows the distinct blocks: 12 to 24 bytes
+    for each, and 12 to 24 for its slot. Memory in no order is what takes time. So the block after one with number
+    n is first held against n + 1, since most were first seen together; a slot tells other blocks apart without a
+    look at their hash; and the slots of a run of blocks are touched before any is needed, so that they are
+    fetched side by side.
 
     Args:
         hashes: uint64, one per block.
@@ -62,54 +71,100 @@ def number_more(
     """
     slots, key_hash, key_scope = table
     numbers = np.empty(hashes.size, np.int32)
-    bits = 0
-    while (1 << bits) < slots.size:
-        bits += 1
+    shift = _shift(slots)
+    mixed = np.empty(_RUN + 1, np.uint64)
     for request in range(offsets.size - 1):
-        scope = scopes[request]
-        number = np.int32(-1)
-        for block in range(offsets[request], offsets[request + 1]):
-            value = hashes[block]
-            number += np.int32(1)
-            if number >= distinct or key_hash[number] != value or key_scope[number] != scope:
-                mask = slots.size - 1
-                slot = _slot(value, scope, bits)
-                number = slots[slot]
-                while number >= 0 and (key_hash[number] != value or key_scope[number] != scope):
-                    slot = (slot + 1) & mask
-                    number = slots[slot]
-                if number < 0:
-                    number = np.int32(distinct)
-                    slots[slot] = number
-                    key_hash[number] = value
-                    key_scope[number] = scope
-                    distinct += 1
-            numbers[block] = number
-            if distinct == key_hash.size:
-                key_hash = _longer(key_hash)
-                key_scope = _longer(key_scope)
-            if distinct * 3 >= slots.size * 2:
-                bits += 2 if bits < _LARGE else 1
-                slots = _wider(bits, key_hash, key_scope, distinct)
+        scope, end = scopes[request], offsets[request + 1]
+        block, number = offsets[request], np.int64(-1)
+        while block < end:
+            number += 1
+            if number < distinct and key_hash[number] == hashes[block] and key_scope[number] == scope:
+                numbers[block] = number
+                block += 1
+                continue
+            slots, key_hash, key_scope, shift = _with_room(slots, key_hash, key_scope, distinct, shift)
+            stop = min(end, block + _RUN)
+            _fetch(hashes[block:stop], scope, slots, shift, mixed)
+            for at in range(block, stop):
+                known = distinct
+                number, distinct = _find(
+                    hashes[at], scope, mixed[at - block], slots, shift, key_hash, key_scope, distinct
+                )
+                numbers[at] = number
+                if distinct == known:
+                    break
+            block = at + 1
     return numbers, (slots, key_hash, key_scope), distinct
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
+def _fetch(hashes: Array, scope: Any, slots: Array, shift: Any, mixed: Array) -> None:
+    """Mix the hashes of a run of blocks, and look at the slot of each; the last cell makes sure that it is looked at."""
+    touched = np.uint64(0)
+    for k in range(hashes.size):
+        mixed[k] = _mixed(hashes[k], scope)
+        touched ^= slots[np.int64(mixed[k] >> shift)]
+    mixed[_RUN] = touched
+
+
+@njit(cache=True, nogil=True)
+def _shift(slots: Array) -> Any:
+    """By how many bits a mixed hash is shifted to be the place of a slot."""
+    shift = 64
+    while 1 << (64 - shift) < slots.size:
+        shift -= 1
+    return np.uint64(shift)
+
+
+@njit(cache=True, nogil=True)
+def _find(
+    value: Any,
+    scope: Any,
+    mixed: Any,
+    slots: Array,
+    shift: Any,
+    key_hash: Array,
+    key_scope: Array,
+    distinct: Any,
+) -> Any:
+    """Number of a block, a new one where it is not known, and how many numbers are given then."""
+    tag = mixed << _HALF
+    slot = np.int64(mixed >> shift)
+    while slots[slot] != 0:
+        if (slots[slot] ^ tag) >> _HALF == 0:
+            number = np.int64(slots[slot] & _NUMBER) - 1
+            if key_hash[number] == value and key_scope[number] == scope:
+                return number, distinct
+        slot = (slot + 1) & (slots.size - 1)
+    slots[slot] = tag | np.uint64(distinct + 1)
+    key_hash[distinct] = value
+    key_scope[distinct] = scope
+    return np.int64(distinct), distinct + 1
+
+
+@njit(cache=True, nogil=True)
+def _with_room(slots: Array, key_hash: Array, key_scope: Array, distinct: Any, shift: Any) -> Any:
+    """The table with room for a run of new blocks, at most two thirds of its slots taken; its shift."""
+    if distinct + _RUN > key_hash.size:
+        key_hash, key_scope = _longer(key_hash), _longer(key_scope)
+    if (distinct + _RUN) * 3 >= slots.size * 2:
+        wider = slots.size * (4 if slots.size < _LARGE else 2)
+        slots = np.zeros(wider, np.uint64)
+        shift = _shift(slots)
+        for number in range(distinct):
+            mixed = _mixed(key_hash[number], key_scope[number])
+            slot = np.int64(mixed >> shift)
+            while slots[slot] != 0:
+                slot = (slot + 1) & (wider - 1)
+            slots[slot] = (mixed << _HALF) | np.uint64(number + 1)
+    return slots, key_hash, key_scope, shift
+
+
+@njit(cache=True, nogil=True)
 def _longer(keys: Array) -> Array:
     more = np.empty(keys.size * 2, keys.dtype)
     more[: keys.size] = keys
     return more
-
-
-@njit(cache=True)
-def _wider(bits: Any, key_hash: Array, key_scope: Array, distinct: int) -> Array:
-    slots = np.full(1 << bits, -1, np.int32)
-    for number in range(distinct):
-        slot = _slot(key_hash[number], key_scope[number], bits)
-        while slots[slot] >= 0:
-            slot = (slot + 1) & (slots.size - 1)
-        slots[slot] = number
-    return slots
 
 
 def number_blocks(hashes: Array, scopes: Array, offsets: Array) -> tuple[Array, int]:

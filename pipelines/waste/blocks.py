@@ -1,20 +1,22 @@
 """Prefix blocks of many calls as flat arrays.
 
-Belongs here: the way from list columns to the arrays that `block_kernels.py` and `stack_kernels.py` work on,
-and which calls share a cache. Does not belong here: what the arrays tell (`repetition.py`, `cache_curve.py`).
+Belongs here: reading the calls that count, the way from their list columns to the arrays that `block_kernels.py` and
+`stack_kernels.py` work on, and which calls share a cache. Does not belong here: what the arrays tell (`repetition.py`, `cache_curve.py`).
 
 Calls share a cache if they have the same kind of evidence, provider, model and, with a cache of scope
 `account`, organisation and region. A log that names none of these has one cache.
 
-Memory. The lists of the facts take 16 bytes per block, four times that while they are judged; they are read some
-`BATCH_BLOCKS` blocks at a time. What stays are 8 bytes per block (a number and a count of tokens) and 8 per
-distinct block; while numbers are given, 18 to 24 bytes per distinct block (36 for the moment in which the table
-grows). The work is done once: the cache curve goes on from the frames that `chained_frames` makes of it.
+Memory. The lists of the facts take 16 bytes per block, twice that while they become arrays; they are read some
+`BATCH_BLOCKS` blocks at a time, and numbered in a thread while the next ones are read. What stays are 8 bytes per
+block (a number and a count of tokens), 8 per distinct block, and the calls without their lists; while numbers are
+given, 24 to 48 bytes per distinct block (12 more for each slot in the moment in which the table grows). The work is
+done once: the repetition and the cache curve go on from it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +24,13 @@ import polars as pl
 
 from pipelines.waste.block_kernels import Array, block_tokens, bounded_counts, new_table, number_more
 from pipelines.waste.caching_rules import CachingRule, with_rules
-from pipelines.waste.evidence import CHAIN, EXACT, in_order_of_arrival, served_calls
+from pipelines.waste.evidence import (
+    CHAIN,
+    EXACT,
+    in_order_of_arrival,
+    served_calls,
+    with_session_evidence,
+)
 
 BATCH_BLOCKS = 2_000_000
 """Blocks whose lists are in memory at once, about: more where very many calls arrive at the same instant."""
@@ -30,23 +38,27 @@ FIRST_CALLS = 20_000
 """Calls of the first batch, from which the size of the next one is reckoned."""
 MOST_GROWTH = 8
 """A batch has at most so many times the calls of the one before."""
+LEAST_DENSITY = 4
+"""Blocks per call that are reckoned with at least: calls without any may be followed by others with many."""
 CALL_SCHEMA = pl.Schema(
     {
-        "evidence": pl.String,
         "model": pl.String,
         "session_id": pl.String,
         "input_tokens": pl.Int64,
         "blocks": pl.Int64,
     }
 )
-"""One row per call with exact evidence: what the cache curve needs to know of it."""
+"""One row per call with a hash chain: what the cache curve needs to know of it."""
 _KEY = ("provider", "model", "organization", "region")
-_NEEDED = ("started_at", "evidence", *_KEY, "session_id", "rule_day", "input_tokens", "prompt_hash", *CHAIN)
+_NEEDED = ("evidence", *_KEY, "cache_scope", "input_tokens", "prompt_hash", *CHAIN)
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Blocks of calls in order; those of call i lie at [offsets[i], offsets[i + 1])."""
+    """Calls in order of arrival, and the blocks of those with exact evidence.
+
+    Those of the i-th call with exact evidence lie at [offsets[i], offsets[i + 1]).
+    """
 
     numbers: Array
     """int32 per block: equal numbers are equal prefixes in one cache."""
@@ -57,7 +69,7 @@ class Blocks:
     hashes: Array
     """uint64 per distinct number: the hash it stands for. Equal hashes in several caches have several numbers."""
     calls: pl.DataFrame
-    """Frame of `CALL_SCHEMA`, one row per call."""
+    """All of the `served_calls`, with their rules and without their lists."""
 
     @property
     def distinct(self) -> int:
@@ -90,7 +102,7 @@ def _codes(calls: pl.DataFrame, apart_by: tuple[str, ...], known: dict[tuple[obj
 def exact_blocks(
     requests: pl.LazyFrame, rules: tuple[CachingRule, ...], batch_blocks: int = BATCH_BLOCKS
 ) -> Blocks:
-    """Read the blocks of all calls with exact evidence; a call known by its prompt hash alone has one block.
+    """Read the calls that count and their blocks; a call known by its prompt hash alone has one block.
 
     Args:
         requests: rows of `requests`.
@@ -98,57 +110,75 @@ def exact_blocks(
         batch_blocks: how many blocks to read at once, about.
 
     Returns:
-        The blocks, of calls in order of arrival: those of `served_calls` with evidence in `EXACT`.
+        The calls, in order of arrival, and the blocks of those with evidence in `EXACT`.
 
     """
-    table, distinct, caches = new_table(), 0, {}  # type: ignore[var-annotated]
-    numbers, counts, frames = [np.empty(0, np.int32)], [np.empty(0, np.int32)], [CALL_SCHEMA.to_frame()]
-    # Most logs have hashes for a part of the calls only, and the others take as long to judge.
-    hashed = requests.filter(pl.col("prefix_hashes").is_not_null() | pl.col("prompt_hash").is_not_null())
-    batches, read = _batches(hashed, batch_blocks), None
-    while (part := _next(batches, read)) is not None:
-        exact = served_calls(part).filter(pl.col("evidence").is_in(EXACT)).select(_NEEDED)
-        calls = with_rules(in_order_of_arrival(exact), rules)
-        lists = _lists(calls)
-        offsets = _offsets(lists["hashes"].list.len())
-        known, table, distinct = number_more(
-            _flat(lists["hashes"], pl.UInt64), _codes(calls, ("evidence",), caches), offsets, table, distinct
-        )
-        numbers.append(known)
-        counts.append(_counts(lists["counts"], offsets, calls["input_tokens"]))
-        read = known.size
-        frames.append(calls.with_columns(blocks=pl.Series(np.diff(offsets))).select(CALL_SCHEMA.names()))
-    frame = pl.concat(frames)
+    caches: dict[tuple[object, ...], int] = {}
+    numbered = _Numbered([np.empty(0, np.int32)], new_table(), 0)
+    offsets, counts, frames = [np.zeros(1, np.int64)], [np.empty(0, np.int32)], []
+    batches, read = _batches(requests, batch_blocks), None
+    with ThreadPoolExecutor(1) as aside:
+        done = [aside.submit(lambda: None)]
+        while (part := _next(batches, read)) is not None:
+            calls = with_rules(in_order_of_arrival(served_calls(part)), rules)
+            exact = calls.select(_NEEDED).filter(pl.col("evidence").is_in(EXACT))
+            frames.append(calls.drop(CHAIN))
+            lists = _lists(exact)
+            ends = _offsets(lists["hashes"].list.len())
+            hashes, codes = _flat(lists["hashes"], pl.UInt64), _codes(exact, ("evidence",), caches)
+            done.pop().result()  # of the batch before: no more than two are in memory
+            done.append(aside.submit(numbered.add, hashes, codes, ends))
+            counts.append(_counts(lists["counts"], ends, exact["input_tokens"]))
+            read = hashes.size
+            offsets.append(ends[1:] + offsets[-1][-1])
+        done.pop().result()
     return Blocks(
-        np.concatenate(numbers),
-        _offsets(frame["blocks"]),
+        np.concatenate(numbered.numbers),
+        np.concatenate(offsets),
         np.concatenate(counts),
-        table[1][:distinct].copy(),
-        frame,
+        numbered.table[1][: numbered.distinct].copy(),
+        with_session_evidence(pl.concat(frames)),
     )
+
+
+@dataclass(slots=True)
+class _Numbered:
+    """Numbers of the blocks so far, of one batch after the other."""
+
+    numbers: list[Array]
+    table: tuple[Array, Array, Array]
+    distinct: int
+
+    def add(self, hashes: Array, scopes: Array, offsets: Array) -> None:
+        """Number the blocks of the next batch."""
+        found, self.table, self.distinct = number_more(hashes, scopes, offsets, self.table, self.distinct)
+        self.numbers.append(found)
 
 
 def chained_frames(blocks: Blocks) -> tuple[pl.DataFrame, pl.DataFrame]:
     """What the cache curve needs, as frames that can be kept: calls with a hash chain, and their blocks.
 
     Returns:
-        The rows of `Blocks.calls` with evidence `hash_chain`, in order of arrival; and one row per block of
-        these calls, in the same order: `number` (Int32), `tokens` (the block's own).
+        Frame of `CALL_SCHEMA`, in order of arrival; and one row per block of these calls, in the same order:
+        `number` (Int32), `tokens` (the block's own).
 
     """
-    chained = blocks.calls["evidence"] == "hash_chain"
+    calls = blocks.calls.select("evidence", *CALL_SCHEMA.names()[:-1]).filter(pl.col("evidence").is_in(EXACT))
+    calls = calls.with_columns(blocks=pl.Series(np.diff(blocks.offsets), dtype=pl.Int64))
     flat = pl.DataFrame(
         {"number": blocks.numbers, "tokens": block_tokens(blocks.counts, blocks.offsets)}, nan_to_null=False
     )
-    if chained.all():
-        return blocks.calls, flat
-    theirs = np.repeat(chained.to_numpy(), np.diff(blocks.offsets))
-    return blocks.calls.filter(chained), flat.filter(pl.Series(theirs))
+    chained = calls["evidence"] == "hash_chain"
+    if not chained.all():
+        flat = flat.filter(pl.Series(np.repeat(chained.to_numpy(), np.diff(blocks.offsets))))
+    return calls.filter(chained).drop("evidence"), flat
 
 
 def _batches(requests: pl.LazyFrame, blocks: int) -> Generator[pl.LazyFrame, int, None]:
     """Cut requests by time of arrival; those of one instant stay together. Is sent how many blocks each had."""
     started = requests.select("started_at").collect().to_series().sort()
+    if started.is_empty():
+        yield requests
     at, first, size = pl.col("started_at"), 0, min(FIRST_CALLS, max(blocks, 1))
     while first < started.len():
         start, end = started[first], min(first + size, started.len())
@@ -159,7 +189,8 @@ def _batches(requests: pl.LazyFrame, blocks: int) -> Generator[pl.LazyFrame, int
         limits = [at >= start] if first else []
         limits += [at < started[end]] if end < started.len() else []
         read = yield requests.filter(*limits) if limits else requests
-        size = max(1, min((end - first) * blocks // max(read, 1), size * MOST_GROWTH))
+        most = max(read, LEAST_DENSITY * (end - first))
+        size = max(1, min((end - first) * blocks // most, size * MOST_GROWTH))
         first = end
 
 

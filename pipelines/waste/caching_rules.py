@@ -233,6 +233,8 @@ def with_lifetime_in_use(calls: pl.DataFrame) -> pl.DataFrame:
         where it holds; there `longer_lifetime_s` and `longer_write_multiple` are null.
 
     """
+    if not (calls["cache_write_1h_tokens"] > 0).any():
+        return calls.with_columns(writes_for_longer=pl.lit(value=False))
     hour = pl.col("cache_write_1h_tokens").sum()
     leaf = ("provider", "model", "team")
     longer = (2 * hour > pl.col("cache_write_tokens").sum()).over(leaf) & pl.col(

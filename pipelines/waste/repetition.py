@@ -31,9 +31,9 @@ import polars as pl
 
 from parsers.records import MONEY
 from pipelines.waste.blocks import Blocks, cache_codes, exact_blocks
-from pipelines.waste.caching_rules import CachingRule, with_lifetime_in_use, with_rules
-from pipelines.waste.evidence import CHAIN, EXACT, LEVELS, in_order_of_arrival, served_calls
-from pipelines.waste.lookup import beside
+from pipelines.waste.caching_rules import CachingRule, with_lifetime_in_use
+from pipelines.waste.evidence import EXACT, LEVELS
+from pipelines.waste.lookup import at_rows
 from pipelines.waste.row_prices import with_unit_prices
 from pipelines.waste.scopes import by_scope, known_sum
 from warehouse.waste_tables import REPETITION
@@ -48,6 +48,11 @@ _MEASURED = {
     "reusable_tokens": pl.Int64,
     "unwritten_tokens": pl.Int64,
 }
+
+_OF_SESSION = (
+    *("session_id", "provider", "model", "evidence", "generating", "started_us", "ready_us"),
+    *("input_tokens", "output_tokens", "cache_read_tokens", "lifetime_s", "step_tokens", "minimum_tokens"),
+)
 
 
 def repeated_prefixes(
@@ -72,12 +77,13 @@ def repeated_prefixes(
         prompt hash).
 
     """
-    served = served_calls(requests)
-    calls = with_lifetime_in_use(with_rules(in_order_of_arrival(served.drop(CHAIN)), rules))
-    calls = calls.with_row_index("call")
     blocks = exact_blocks(requests, rules) if blocks is None else blocks
-    for measured in (_measured(calls, blocks), _repeated_prompts(calls), _session_upper_bounds(calls)):
-        calls = beside(calls, measured, ["call"])
+    calls = with_lifetime_in_use(blocks.calls).with_row_index("call")
+    measured = (_measured(calls, blocks), _repeated_prompts(calls), _session_upper_bounds(calls))
+    calls = pl.concat(
+        [calls, *(at_rows(found.drop("call"), found["call"], calls.height) for found in measured)],
+        how="horizontal",
+    )
     calls = with_unit_prices(calls, prices, _METERS)
     cacheable = pl.when("generating").then("reusable_tokens")
     calls = calls.with_columns(
@@ -226,8 +232,12 @@ def _repeated_prompts(calls: pl.DataFrame) -> pl.DataFrame:
 
 def _session_upper_bounds(calls: pl.DataFrame) -> pl.DataFrame:
     key = ["session_id", "provider", "model"]
+    of_session = pl.col("evidence") == "session"
+    if not calls.select(of_session.any()).item():
+        return pl.DataFrame(schema={"call": pl.UInt32, "upper_bound_tokens": pl.Int64})
     # Sorting and looking one row back takes a fraction of the time of a window per session.
-    turns = calls.filter(pl.col("session_id").is_not_null()).sort(key, maintain_order=True)
+    turns = calls.select("call", *_OF_SESSION).filter(pl.col("session_id").is_not_null())
+    turns = turns.sort(key, maintain_order=True)
     same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(1)) for name in key)
 
     def before(name: str) -> pl.Expr:
@@ -244,7 +254,7 @@ def _session_upper_bounds(calls: pl.DataFrame) -> pl.DataFrame:
         (before("ready_us") <= pl.col("started_us")) & alive & grew & (stepped >= pl.col("minimum_tokens"))
     )
     bound = (stepped - pl.col("cache_read_tokens").fill_null(0)).clip(lower_bound=0)
-    estimated = (pl.col("evidence") == "session") & pl.col("generating")
+    estimated = of_session & pl.col("generating")
     return turns.select(
         "call",
         pl.when(estimated)
