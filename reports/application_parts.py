@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from reports.json_values import json_row, known_sum, real
+from reports.json_values import json_row, known_sum
 
 SHOWN_APPLICATIONS = 100
 """Of lengths, limits and KV cache the document holds the applications with most calls; the marts hold all."""
@@ -61,6 +61,6 @@ def tasks_part(tasks: pl.DataFrame) -> dict[str, Any]:
     error = (forecast - real_tokens) / real_tokens if forecast is not None and real_tokens else None
     turn = whole["chat_turn_tokens"].drop_nulls().first() if whole.height else None
     return {
-        "forecast": json_row(sums) | {"chat_turn_tokens": real(turn), "forecast_error": real(error)},  # type: ignore[arg-type]
+        "forecast": json_row({**sums, "chat_turn_tokens": turn, "forecast_error": error}),
         "by_scope": [json_row(row) for row in tasks.sort("scope", "task_class").to_dicts()],
     }

@@ -48,3 +48,18 @@ APPLICATIONS = MappingProxyType(
         ),
     }
 )
+
+TASKS = MappingProxyType(
+    {
+        "absent": "No tokens of tasks: no call names its session.",
+        "axis": "tokens",
+        "what": "what",
+        "turn": "chat turn, mean",
+        "chat": "chat, {quantile}",
+        "agent": "agent's task, {quantile}",
+        "chat_title": "A chat takes {p50} at the median, {p90} in one of ten",
+        "agent_title": "An agent's task takes {p50} at the median, {p90} in one of ten",
+        "against": ": on the mean {turns} times a chat turn of {turn}",
+        "note": "Input and output of all calls of a session. What plans by chat turns does not see agents.",
+    }
+)

@@ -89,7 +89,7 @@ def _oversize(oversize: pl.DataFrame) -> dict[str, Any]:
         .group_by("rule")
         .agg(
             pl.col("requests", "input_tokens", "excess_tokens").sum(),
-            known_sum("excess_usd"),
+            *(known_sum(name) for name in ("excess_usd", "excess_kv_token_seconds", "excess_ttft_s")),
             pl.len().alias("scopes"),
         )
         .sort("rule")

@@ -226,7 +226,8 @@ DEFINITIONS = (
         "tokens",
         "Input beyond the threshold of a rule: outlier of its team and model, large for the answer it "
         "gets, above half "
-        "of the context, or just above a price step. Rules overlap.",
+        "of the context, or just above a price step. Rules overlap. KV cache that the excess holds is the excess x the time "
+        "in flight; its TTFT is that of its computed part by the line of its model (both estimates).",
         rows="SELECT * FROM oversize",
     ),
     Definition(

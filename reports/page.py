@@ -59,6 +59,7 @@ from reports.reuse_tables import reuse_tables
 from reports.sensitivity import sensitivity_charts
 from reports.shape_charts import shape_charts
 from reports.sums import sums_sentences
+from reports.task_chart import tasks_chart
 from reports.waste_charts import waste_charts
 
 SHOWN_FINDINGS = 50
@@ -143,6 +144,7 @@ def _charts(document: Mapping[str, Any], inputs: AuditInputs, decision: Decision
         **shape_charts(document),
         **waste_charts(document),
         "waste_replicas": replicas_chart(document),
+        "waste_tasks": tasks_chart(document),
         **efficiency_charts(document, inputs),
         **money_charts(document, decision),
         **options_charts(document),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from reports.application_strings import TASKS
 from reports.cache_strings import CACHE
 
 SECTIONS = MappingProxyType(
@@ -53,6 +54,7 @@ ABSENT = MappingProxyType(
         "waste_waterfall": "No waterfall: input tokens or cache reads are unknown.",
         "waste_curve": "No cache curve: it needs prefix hashes. Log prompts (only keyed hashes are kept).",
         "waste_replicas": CACHE["absent"],
+        "waste_tasks": TASKS["absent"],
         "waste_sessions": "No growth of sessions: it needs five sessions with ids that reach a third turn.",
         "waste_findings": "No finding exceeds its threshold.",
         "efficiency_mfu": (
@@ -311,6 +313,9 @@ PAGE = MappingProxyType(
         "prefix": "Repeated prefixes",
         "evidence_table": "By evidence",
         "oversize_table": "Oversize prompts by rule",
+        "oversize_estimate": "estimate from times of the calls",
+        "excess_kv": "KV token-seconds of it",
+        "excess_ttft": "s to first token for it",
         "retries_table": "Failed attempts by kind of error",
         "findings_table": "Findings",
         "savings_table": "What the findings save, net of each other",

@@ -245,6 +245,8 @@ def oversize_table(document: Document) -> Table:
             count(row["input_tokens"], "oversize"),
             count(row["excess_tokens"], "oversize"),
             usd(row["excess_usd"], "oversize"),
+            count(row["excess_kv_token_seconds"], "oversize", estimate=PAGE["oversize_estimate"]),
+            count(row["excess_ttft_s"], "oversize", "s", estimate=PAGE["oversize_estimate"]),
         ]
         for rule, row in document["waste"]["oversize"]["by_rule"].items()
     ]
@@ -256,6 +258,8 @@ def oversize_table(document: Document) -> Table:
         (PAGE["input"], "number"),
         (PAGE["excess"], "number"),
         (PAGE["money"], "number"),
+        (PAGE["excess_kv"], "number"),
+        (PAGE["excess_ttft"], "number"),
     )
 
 

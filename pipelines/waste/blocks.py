@@ -1,7 +1,8 @@
 """Prefix blocks of many calls as flat arrays.
 
 Belongs here: reading the calls that count, the way from their list columns to the arrays that `block_kernels.py` and
-`stack_kernels.py` work on, and which calls share a cache. Does not belong here: what the arrays tell (`repetition.py`, `cache_curve.py`).
+`stack_kernels.py` work on, and which calls share a cache. Does not belong here: what the arrays tell (`repetition.py`,
+`cache_curve.py`).
 
 Calls share a cache if they have the same kind of evidence, provider, model and, with a cache of scope
 `account`, organisation and region. A log that names none of these has one cache.

@@ -71,8 +71,8 @@ def served_calls(requests: pl.LazyFrame) -> pl.LazyFrame:
         One row per served call with known input that the gateway did not answer from its own cache: columns
         of `requests`, with `model`, `day` (UTC),
         `rule_day` (for caching rules), `generating`, `cache_write_tokens` (both lives; null if unknown),
-        `evidence` (`session` only after `with_session_evidence`), `started_us` and `ready_us` (Int64, microseconds: what the call sent can be reused from
-        then on; the first token, else the end, else just after the start).
+        `evidence` (`session` only after `with_session_evidence`), `started_us` and `ready_us` (Int64, microseconds:
+        what the call sent can be reused from then on; the first token, else the end, else just after the start).
 
     """
     return (

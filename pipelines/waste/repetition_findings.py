@@ -9,7 +9,7 @@ Kinds, of leaves (model and team):
     session_resend: history sent again, an upper bound from sessions and counts; claims no saving.
     response_cache: whole prompts that had been answered (calls that generate; embeddings have a kind of their own). The
         call need not be made: its tokens and money are all of the call's, and what it missed in the cache is not saved a
-        second time (see the order of application).
+        second time (see the order of application). An upper bound: parameters of sampling are not among the facts.
 """
 
 from __future__ import annotations
@@ -231,8 +231,9 @@ def _repeated(leaves: Iterator[_Row], saved: Mapping[str, _Row]) -> Iterator[Fin
             step="repeated",
             title=(
                 f"{who(leaf)}: {figure(leaf['repeats'])} calls ({percent(leaf['repeats'], leaf['requests'])}) "
-                f"repeat a whole prompt that had been answered; a response cache would save "
-                f"{figure(alone_saved['tokens'])} tokens, {money(alone_saved['usd'])}."
+                f"repeat a whole prompt that had been answered; a response cache would save at most "
+                f"{figure(alone_saved['tokens'])} tokens, {money(alone_saved['usd'])} (upper bound: temperature and other "
+                "parameters are not compared)."
             ),
             evidence_level="prompt_hash",
             tokens=alone_saved["tokens"],

@@ -12,6 +12,7 @@ import pytest
 from parsers.records import FILES
 from reports.audit_json import AuditInputs
 from warehouse import tables
+from warehouse.application_tables import TASK_DEMAND
 
 START = datetime(2026, 11, 16, tzinfo=UTC)
 DAYS = 7
@@ -508,6 +509,29 @@ def manifest() -> pl.DataFrame:
     return FILES.conform(pl.DataFrame([base | row for row in rows], infer_schema_length=None))
 
 
+def task_demand() -> pl.DataFrame:
+    """An agent's tasks, chats, and calls by themselves."""
+    sizes = {"agent": (40, 2_000, 9_000_000, 2e5, 9e5), "chat": (900, 3_100, 4_000_000, 3_200.0, 9_500.0)}
+    rows = [
+        {
+            "scope": "all",
+            "task_class": name,
+            "tasks": tasks,
+            "calls": calls,
+            "tokens": tokens,
+            "tokens_mean": tokens / tasks,
+            "tokens_p50": p50,
+            "tokens_p90": p90,
+            "tokens_p99": 2 * p90,
+            "chat_turn_tokens": 1_200.0,
+            "forecast_tokens": 1_200.0 * tasks,
+            "forecast_error": 1_200.0 * tasks / tokens - 1,
+        }
+        for name, (tasks, calls, tokens, p50, p90) in sizes.items()
+    ]
+    return TASK_DEMAND.conform(pl.DataFrame(rows))
+
+
 @pytest.fixture(scope="session")
 def week() -> AuditInputs:
     """Everything known: a whole week with one gap."""
@@ -525,6 +549,7 @@ def week() -> AuditInputs:
         cost_lines=cost_lines(),
         fleet_options=fleet_options(),
         lengths=lengths(),
+        task_demand=task_demand(),
         session_growth=pl.DataFrame(
             {
                 "turn": [1, 2, 3, 8, 16],
