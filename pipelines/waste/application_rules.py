@@ -2,7 +2,7 @@
 
 Belongs here: the shape of a rule, and one pass over the calls that measures any number of them. Does not belong here:
 the rules themselves, each in a module named after what it finds (`streams.py`, `routing_candidates.py` ...), and their
-words (`other_sentences.py`).
+words (`application_sentences.py`).
 
 A rule says of one call whether it is concerned, and of one application whether that is worth a word: by a least number
 of calls, a least share of them, and where it compares, by the same of others. What lies below is measured all the same

@@ -36,7 +36,7 @@ LEAST_SHARE, LEAST_SHARE_ESTIMATED = 0.01, 0.05
 LEAST_CALLS = 10
 ELSEWHERE = ("region_switch", "account_spread")
 _ESTIMATED = ("volatile_head", "reordered_tools", "changed_history")
-_TITLES = {
+CAUSES_FOUND = {
     "region_switch": "had been sent before and was warm in another region",
     "account_spread": "had been sent before and was warm at another provider or organisation",
     "model_switch": "had been sent before and was warm at another model",
@@ -44,6 +44,7 @@ _TITLES = {
     "reordered_tools": "could be read from cache at most, if tools came in one order",
     "changed_history": "was history at most that had been rewritten instead of appended to",
 }
+"""Causes that are findings of their own, in words."""
 _LEAF = ["model", "team"]
 
 
@@ -72,7 +73,7 @@ def with_main_cause(leaves: pl.DataFrame, causes: pl.DataFrame, missed: tuple[st
 
 
 def _by_cause(causes: pl.DataFrame, leaves: pl.DataFrame) -> Found:
-    told = causes.filter(pl.col("cause").is_in(list(_TITLES)))
+    told = causes.filter(pl.col("cause").is_in(list(CAUSES_FOUND)))
     sums = told.group_by(*_LEAF, "cause").agg(
         pl.len().alias("calls"),
         pl.col("tokens").sum(),
@@ -117,7 +118,7 @@ def _cause(row: Mapping[str, Any]) -> Finding:
         model=row["model"],
         team=row["team"],
         step="read" if claims else None,
-        title=f"{who(row)}: {size} {_TITLES[cause]}{amount}.{where}",
+        title=f"{who(row)}: {size} {CAUSES_FOUND[cause]}{amount}.{where}",
         evidence_level="hash_chain",
         advice=WHAT_TO_CHANGE[cause],
         tokens=row["tokens"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 
 import duckdb
 import polars as pl
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from parsers.records import REQUESTS
 from pipelines.sizing.freed_capacity import FREED
+from pipelines.waste.application_waste import ATTEMPTS, EMBEDDINGS, GENERATING
 from pipelines.waste.caching_rules import default_rules
 from pipelines.waste.call_findings import failure_findings, oversize_findings
 from pipelines.waste.findings import Found, ranked, waste_findings
@@ -20,8 +22,9 @@ from pipelines.waste.oversize import oversize_calls
 from pipelines.waste.repetition import repeated_prefixes
 from pipelines.waste.repetition_findings import repetition_by_leaf, repetition_findings
 from pipelines.waste.retries import failed_attempts
+from pipelines.waste.reuse_findings import CAUSES_FOUND
 from pipelines.waste.rows_query import text_literal
-from pipelines.waste.sentences import figure, shown_name
+from pipelines.waste.sentences import ADVICE, figure, shown_name
 from warehouse.waste_tables import FINDING_CALLS, FINDINGS
 
 RULES = default_rules()
@@ -238,3 +241,12 @@ def test_a_literal_of_any_name_is_printable_and_means_the_name(name: str) -> Non
     literal = text_literal(name)
     assert literal.isprintable()
     assert duckdb.sql(f"SELECT {literal}").fetchall() == [(name,)]
+
+
+def test_every_kind_is_explained_to_its_reader():
+    page = (Path(__file__).parents[3] / "docs" / "waste.md").read_text(encoding="utf-8")
+    rules = (*GENERATING, *ATTEMPTS, *EMBEDDINGS)
+    kinds = {rule.kind for rule in rules} | set(CAUSES_FOUND) | {kind.partition("/")[0] for kind in ADVICE}
+    table = page.partition("## Kinds of findings")[2].partition("\n## ")[0]
+    rows = "".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))
+    assert {kind for kind in kinds if f"`{kind}`" not in rows} == {"rule_assumed"}

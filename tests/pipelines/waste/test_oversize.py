@@ -7,8 +7,10 @@ from decimal import Decimal
 
 import numpy as np
 import polars as pl
+import pytest
 
 from pipelines.waste.oversize import CLIFFS_SCHEMA, CONTEXTS_SCHEMA, oversize
+from warehouse.application_tables import TTFT_BY_INPUT
 from warehouse.waste_tables import OVERSIZE
 
 
@@ -121,6 +123,22 @@ def test_share_of_context_and_price_cliff(requests_of, prices_of):
         ("context_share", 200_000, 2, 31_000, Decimal("0.06")),  # the reads of the first have no price
         ("price_cliff", 200_000, 1, 1_000, LOST),
     ]
+
+
+def test_what_the_excess_holds_and_delays_is_estimated_where_times_are_known(requests_of, no_prices):
+    """1,000 tokens of excess each: in flight for 4 and 6 s, one of unknown time; a fifth of each was read from cache."""
+    timed = [{"duration_ms": 5_000.0, "queue_ms": 1_000.0}, {"duration_ms": 6_000.0}, {}]
+    long = [
+        {"input_tokens": 201_000, "cache_read_tokens": 40_200, "output_tokens": 5, **call} for call in timed
+    ]
+    frame = requests_of(long)
+    contexts = pl.DataFrame([("gpt-4o", 400_000)], schema=CONTEXTS_SCHEMA, orient="row")
+    line = TTFT_BY_INPUT.conform(pl.DataFrame({"model": ["gpt-4o"], "ms_per_1k_tokens": [250.0]}))
+    unknown = oversize(frame.lazy(), no_prices, contexts).row(0, named=True)
+    known = oversize(frame.lazy(), no_prices, contexts, ttft=line).row(0, named=True)
+    assert known["excess_kv_token_seconds"] == pytest.approx(1_000 * 4 + 1_000 * 6)
+    assert known["excess_ttft_s"] == pytest.approx(3 * 0.8 * 0.25)
+    assert unknown["excess_ttft_s"] is None
 
 
 def test_short_prompts_are_never_oversize(requests_of, no_prices):
