@@ -18,6 +18,7 @@ def application_tables(document: Document) -> dict[str, Table]:
     waste = document["waste"]
     return {
         "applications": _waste(waste["applications"]["by_kind"]),
+        "oversize": _oversize(waste["oversize"]["by_rule"]),
         "kv_held": _held(waste["kv_held"]),
         "ttft_by_input": _ttft(waste["ttft_by_input"]),
         "tasks": _tasks(document["tasks"]["by_scope"]),
@@ -62,6 +63,23 @@ def _waste(kinds: dict[str, dict[str, Any]]) -> Table:
         )
     heads = _numbers("applications", "findings", "calls", "tokens", "usd")
     return cut(rows, APPLICATIONS["waste_table"], (APPLICATIONS["kind"], "text"), *heads)
+
+
+def _oversize(by_rule: dict[str, dict[str, Any]]) -> Table:
+    rows = [
+        [
+            text(rule.replace("_", " ")),
+            count(row["requests"], "oversize"),
+            count(row["input_tokens"], "oversize"),
+            count(row["excess_tokens"], "oversize"),
+            usd(row["excess_usd"], "oversize"),
+            count(row["excess_kv_token_seconds"], "oversize", estimate=APPLICATIONS["oversize_estimate"]),
+            count(row["excess_ttft_s"], "oversize", "s", estimate=APPLICATIONS["oversize_estimate"]),
+        ]
+        for rule, row in by_rule.items()
+    ]
+    heads = _numbers("calls", "input", "excess", "usd", "excess_kv", "excess_ttft")
+    return cut(rows, APPLICATIONS["oversize_table"], (APPLICATIONS["rule"], "text"), *heads)
 
 
 def _held(held: list[dict[str, Any]]) -> Table:

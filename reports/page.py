@@ -179,7 +179,6 @@ def _tables(document: Mapping[str, Any], inputs: AuditInputs) -> dict[str, table
         **reuse_tables(document),
         **application_tables(document),
         "memories": memory_table(document),
-        "oversize": tables.oversize_table(document),
         "retries": tables.retries_table(document),
         "pools": tables.pools_table(document),
         "teams": tables.who_table(document, "team"),
