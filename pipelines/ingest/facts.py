@@ -347,7 +347,9 @@ class _Build:
                 f"COPY (SELECT {names} FROM ({records}) r {join}"
                 f"ANTI JOIN doubles d USING (file_rank, source_line) WHERE {self._within(f'r.{self._at}')} "
                 f"ORDER BY r.{self._at}, r.file_rank, r.source_line) "
-                f"TO {sql_text(path)} (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)"
+                f"TO {sql_text(path)} (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, "
+                # Ids are all different: a dictionary of them is made and thrown away.
+                f"DICTIONARY_SIZE_LIMIT 4096)"
             )
 
     def dropped(self) -> dict[str, int]:
