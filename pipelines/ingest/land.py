@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-LANDING_VERSION = "4"
+LANDING_VERSION = "5"
 """Raised when a parser's meaning changes, so that files are parsed again."""
 
 
