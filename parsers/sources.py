@@ -10,7 +10,6 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
-import re
 import stat
 import uuid
 from contextlib import contextmanager
@@ -19,6 +18,8 @@ from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
+
+import numpy as np
 
 from parsers.archives import (
     BLOCK,
@@ -45,7 +46,10 @@ if TYPE_CHECKING:
 HEAD_BYTES = 256 << 10
 MAX_HEAD_BYTES = 4 << 20
 
-_INDENTED = re.compile(rb"\n\s")
+_TALLIED_BYTES = 1 << 20
+"""At once: what fits into a core's cache is passed over several times at no cost."""
+_NEWLINE = ord("\n")
+_IS_SPACE = np.array([bytes([code]).isspace() for code in range(256)])
 
 
 @dataclass(frozen=True, order=True)
@@ -300,7 +304,7 @@ def lay_down(source: Source, work: Path) -> Laid:
     tally, problem = _Tally(), None
     with open_source(source) as stream, (spool or Path(os.devnull)).open("wb") as out:
         try:
-            for block in blocks(stream):
+            for block in blocks(stream, _TALLIED_BYTES):
                 tally.add(block)
                 if spool:
                     out.write(block)
@@ -334,19 +338,18 @@ class _Tally:
     def add(self, block: bytes) -> None:
         self.digest.update(block)
         self.size += len(block)
-        newlines = block.count(b"\n")
-        self.newlines += newlines
+        data = np.frombuffer(block, dtype=np.uint8)
+        ends = np.flatnonzero(data == _NEWLINE)
+        self.newlines += len(ends)
         # DuckDB refuses objects over 16 MiB; a line that long always spans a block without a newline.
-        self._since_newline = 0 if newlines else self._since_newline + len(block)
+        self._since_newline = 0 if len(ends) else self._since_newline + len(block)
         self.has_long_lines = self.has_long_lines or self._since_newline >= BLOCK
-        self.may_have_blank_lines = self.may_have_blank_lines or _may_have_blank_line(self.last, block)
+        # Only a line that begins with white space can be blank.
+        begins = data[ends[ends < len(block) - 1] + 1]
+        begins_blank = bool(_IS_SPACE[begins].any()) or (self.last == b"\n" and block[:1].isspace())
+        self.may_have_blank_lines = self.may_have_blank_lines or begins_blank
         self.has_quotes = self.has_quotes or b'"' in block
         self.last = block[-1:]
-
-
-def _may_have_blank_line(last: bytes, block: bytes) -> bool:
-    """Whether some line begins with white space; only then can it be blank."""
-    return (last == b"\n" and block[:1].isspace()) or _INDENTED.search(block) is not None
 
 
 def _is_plain(source: Source) -> bool:
