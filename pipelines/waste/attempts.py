@@ -65,8 +65,8 @@ def attempts(requests: pl.LazyFrame) -> pl.LazyFrame:
     Memory: the calls of more than one attempt.
 
     Returns:
-        `model, team, app_kind, app, provider, day`, the facts that the rules read, `is_served`, `timed_out`, `last_served` (the number
-        of the last attempt of its call that was served, if it has several attempts).
+        `model, team, app_kind, app, provider, day`, the facts that the rules read, `is_served`, `timed_out`,
+        `last_served` (the number of the last attempt of its call that was served, if it has several).
 
     """
     made = requests.filter(reached_a_model()).with_columns(is_served=is_served(), timed_out=_TIMED_OUT)
