@@ -134,7 +134,7 @@ def repetition(folder: Path) -> dict[str, float]:
 
 def blocks(folder: Path) -> dict[str, float]:
     """Reading and numbering alone, with its memory."""
-    from pipelines.waste.blocks import CALL_SCHEMA, exact_blocks
+    from pipelines.waste.blocks import exact_blocks
     from pipelines.waste.caching_rules import default_rules
 
     exact_blocks(_facts(folder).head(1000), default_rules())
@@ -142,7 +142,7 @@ def blocks(folder: Path) -> dict[str, float]:
     started = time.perf_counter(), time.process_time()
     found = exact_blocks(_facts(folder), default_rules())
     spent = _since(started)
-    columns = found.calls.select(CALL_SCHEMA.names()).estimated_size()
+    columns = found.calls.estimated_size()
     beside = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 - columns
     references = found.numbers.size
     return {**spent, "references": references, "distinct": found.distinct, "bytes": beside / references}

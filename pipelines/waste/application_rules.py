@@ -83,27 +83,43 @@ def measured(calls: pl.LazyFrame, rules: Sequence[Rule]) -> list[pl.DataFrame]:
         without a call behind are left out.
 
     """
+    # What is a plain column by then is summed without a look at the calls of an application one by one.
+    marked = calls.with_columns(expression for rule in rules for expression in _marks(rule))
     sums = (
-        calls.group_by(APP)
+        marked.group_by(APP)
         .agg(expression for rule in rules for expression in _sums(rule))
         .collect(engine="streaming")
     )
     return [_judged(sums, rule) for rule in rules]
 
 
-def _sums(rule: Rule) -> list[pl.Expr]:
+def _marks(rule: Rule) -> list[pl.Expr]:
+    """Per call, whether the rule concerns it, and what of it; tokens and money are null where it does not."""
     behind = rule.behind.fill_null(value=False)
-    at = pl.col("started_at").filter(behind)
+    marks = {
+        "behind": behind,
+        "tokens": pl.when(behind).then(rule.tokens),
+        "usd": pl.when(behind).then(rule.usd),
+    }
+    return [expression.alias(f"{rule.kind}:{name}") for name, expression in marks.items()]
+
+
+def _sums(rule: Rule) -> list[pl.Expr]:
+    behind, tokens, usd = (pl.col(f"{rule.kind}:{name}") for name in ("behind", "tokens", "usd"))
+
+    def of_them(name: str) -> pl.Expr:
+        return pl.when(behind).then(name)
+
     named = {
         "requests_judged": rule.among.fill_null(value=False).sum().cast(pl.Int64),
         "requests": behind.sum().cast(pl.Int64),
-        "input_tokens": pl.col("input_tokens").filter(behind).sum(),
-        "output_tokens": known_sum(pl.col("output_tokens").filter(behind)),
-        "tokens": known_sum(rule.tokens.filter(behind)),
-        "usd": known_sum(rule.usd.filter(behind)),
-        "requests_unpriced": rule.usd.filter(behind).null_count().cast(pl.Int64),
-        "first_at": at.min(),
-        "last_at": at.max(),
+        "input_tokens": of_them("input_tokens").sum(),
+        "output_tokens": known_sum(of_them("output_tokens")),
+        "tokens": known_sum(tokens),
+        "usd": known_sum(usd),
+        "requests_unpriced": (behind & usd.is_null()).sum().cast(pl.Int64),
+        "first_at": of_them("started_at").min(),
+        "last_at": of_them("started_at").max(),
     }
     own = [expression.alias(name) for name, expression in named.items()]
     return [expression.name.prefix(f"{rule.kind}:") for expression in (*own, *rule.further)]

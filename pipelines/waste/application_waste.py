@@ -21,13 +21,13 @@ from pipelines.waste.application_sentences import ADVICE, TITLES
 from pipelines.waste.applications import APP, judged_calls
 from pipelines.waste.attempts import REPEATED, TIMEOUT, attempts
 from pipelines.waste.batchable import BATCHABLE, night_hours, regular_applications
-from pipelines.waste.call_prices import call_usd, with_list_prices
+from pipelines.waste.call_prices import call_usd, price_columns, with_list_prices
 from pipelines.waste.embeddings import DUPLICATES, embedding_calls
 from pipelines.waste.findings import Finding, Found
 from pipelines.waste.limits import LIMIT, NEAR, UNBOUNDED
 from pipelines.waste.reasoning import REASONING
 from pipelines.waste.routing_candidates import ROUTING, listed_models, small_model_prices
-from pipelines.waste.row_prices import PRICES_SCHEMA
+from pipelines.waste.row_prices import PRICE_KEY, PRICES_SCHEMA
 from pipelines.waste.streams import ABANDONED, TRUNCATION
 from warehouse.application_tables import APPLICATION_WASTE
 from warehouse.prices import unit_prices
@@ -39,7 +39,7 @@ EMBEDDINGS = (DUPLICATES,)
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Price lists that rules compare (`PRICES_SCHEMA`), and the names of the models in them (`listed_models`)."""
+    """Price lists that rules compare (`PRICES_SCHEMA`), and per key what they call the model (`listed_models`)."""
 
     standard: pl.DataFrame
     batch: pl.DataFrame
@@ -60,7 +60,9 @@ def price_lists(requests: pl.LazyFrame, prices: pl.DataFrame, overrides: pl.Data
     batch = unit_prices(keys.with_columns(processing=pl.lit("batch")), overrides=overrides)
     below_steps = batch.filter(pl.col("context_tier_start") == 0).select(PRICES_SCHEMA.names())
     listed = listed_models(keys)
-    return Prices(base_prices(prices), below_steps, small_model_prices(keys, listed, overrides), listed)
+    small = small_model_prices(keys, listed, overrides)
+    by_key = keys.join(listed, on=["provider", "model"], how="left", nulls_equal=True)
+    return Prices(base_prices(prices), below_steps, small, by_key)
 
 
 def application_waste(
@@ -98,17 +100,18 @@ def _with_what_rules_read(
         states_limit=pl.col("max_output_tokens").count() > 0,
     )
     night = night_hours(calls)
-    priced = calls
-    for name, frame in (("list", prices.standard), ("batch", prices.batch), ("small", prices.small)):
-        priced = with_list_prices(priced, frame, name)
-    marks = lengths.select(*APP, "near_tokens", "context_tokens", "runaway_tokens", "output_p99")
+    lists = {"list": prices.standard, "batch": prices.batch, "small": prices.small}
+    # A join of many calls is dear, one of their keys is not: so what has the same key comes in one.
+    of_model = prices.listed.join(price_columns(lists), on=list(PRICE_KEY), how="left", nulls_equal=True)
+    marks = lengths.select(*APP, "near_tokens", "context_tokens", "runaway_tokens", "output_p99").join(
+        regular_applications(calls), on=APP, how="left", nulls_equal=True
+    )
     return (
-        priced.join(formats, on="source_format", how="left")
-        .join(prices.listed.lazy(), on=["provider", "model"], how="left", nulls_equal=True)
+        calls.join(formats, on="source_format", how="left")
+        .join(of_model.lazy(), on=list(PRICE_KEY), how="left", nulls_equal=True)
         .join(marks.lazy(), on=APP, how="left", nulls_equal=True)
-        .join(regular_applications(calls).lazy(), on=APP, how="left", nulls_equal=True)
         .with_columns(
-            *(call_usd(name).alias(f"{name}_usd") for name in ("list", "batch", "small")),
+            *(call_usd(name).alias(f"{name}_usd") for name in lists),
             is_night=pl.col("started_at").dt.hour().cast(pl.Int64).is_in(night),
         )
     )

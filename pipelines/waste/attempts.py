@@ -24,12 +24,9 @@ TIMEOUT_SHARE = 0.02
 TIMEOUT_STATUSES = (408, 504, 524)
 TIMEOUT_WORDS = ("timeout", "timed out", "timed_out", "time_out", "deadline")
 
-_ERROR = pl.col("error_kind").str.to_lowercase()
 _TIMED_OUT = (pl.col("status") == "error") & (
     pl.col("http_status").is_in(TIMEOUT_STATUSES).fill_null(value=False)
-    | pl.any_horizontal(_ERROR.str.contains(word, literal=True) for word in TIMEOUT_WORDS).fill_null(
-        value=False
-    )
+    | pl.col("error_kind").str.contains(f"(?i){'|'.join(TIMEOUT_WORDS)}").fill_null(value=False)
 )
 _WORDS = " OR ".join(f"position('{word}' IN lower(error_kind)) > 0" for word in TIMEOUT_WORDS)
 _CONDITION = f"(http_status IN ({', '.join(map(str, TIMEOUT_STATUSES))}) OR {_WORDS})"
@@ -50,14 +47,14 @@ REPEATED = Rule(
 TIMEOUT = Rule(
     kind="timeout",
     basis="none",
-    behind=_TIMED_OUT,
+    behind=pl.col("timed_out"),
     rows=lambda sums: rows_of(
         sums, _CONDITION, among="status = 'error' AND NOT coalesce(response_cache_hit, FALSE)"
     ),
     tokens=pl.when(pl.col("usage_origin") == "estimated").then(
         pl.sum_horizontal("input_tokens", "output_tokens")
     ),
-    further=((pl.col("duration_ms").filter(_TIMED_OUT).sum() / 1000).alias("waited_s"),),
+    further=((pl.when("timed_out").then("duration_ms").sum() / 1000).alias("waited_s"),),
     material=of_requests(TIMEOUT_SHARE),
 )
 
@@ -68,11 +65,11 @@ def attempts(requests: pl.LazyFrame) -> pl.LazyFrame:
     Memory: the calls of more than one attempt.
 
     Returns:
-        `model, team, app_kind, app, provider, day`, the facts that the rules read, `is_served`, `last_served` (the number
-        of the last attempt of its call that was served, if it has several attempts).
+        `model, team, app_kind, app, provider, day`, the facts that the rules read, `is_served`, `timed_out`,
+        `last_served` (the number of the last attempt of its call that was served, if it has several).
 
     """
-    made = requests.filter(reached_a_model()).with_columns(is_served=is_served())
+    made = requests.filter(reached_a_model()).with_columns(is_served=is_served(), timed_out=_TIMED_OUT)
     again = (
         made.filter(pl.col("is_served") & (pl.col("attempt") > 1) & pl.col("call_id").is_not_null())
         .group_by("call_id")
@@ -88,11 +85,17 @@ def attempts(requests: pl.LazyFrame) -> pl.LazyFrame:
             "source_line",
             "provider",
             "status",
-            "http_status",
-            "error_kind",
             "attempt",
             "usage_origin",
         ),
-        *("started_at", "duration_ms", "is_served", "last_served", "input_tokens", "cache_read_tokens"),
+        *(
+            "started_at",
+            "duration_ms",
+            "is_served",
+            "timed_out",
+            "last_served",
+            "input_tokens",
+            "cache_read_tokens",
+        ),
         *("cache_write_5m_tokens", "cache_write_1h_tokens", "output_tokens"),
     )

@@ -6,7 +6,8 @@ Does not belong here: caches of limited size (`stack_kernels.py`), frames, rules
 used, since numba takes a while to import.
 
 Blocks of all requests lie in flat arrays; those of request i are [offsets[i], offsets[i + 1]), in prompt
-order. Requests are in order of arrival. Times are microseconds.
+order. Requests are in order of arrival. Times are microseconds. Arrays are writable, changed or not: for those that
+are not, numba would compile a kernel once more, which takes longer than the work.
 """
 
 from __future__ import annotations

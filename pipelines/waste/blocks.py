@@ -1,8 +1,8 @@
 """Prefix blocks of many calls as flat arrays.
 
 Belongs here: reading the calls that count, the way from their list columns to the arrays that `block_kernels.py` and
-`stack_kernels.py` work on, and which calls share a cache. Does not belong here: what the arrays tell (`repetition.py`,
-`cache_curve.py`).
+`stack_kernels.py` work on, and which calls share a cache. Does not belong here: what the arrays
+tell (`repetition.py`, `cache_curve.py`).
 
 Calls share a cache if they have the same kind of evidence, provider, model and, with a cache of scope
 `account`, organisation and region. A log that names none of these has one cache.
@@ -23,11 +23,19 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from pipelines.waste.block_kernels import Array, block_tokens, bounded_counts, new_table, number_more
+from pipelines.waste.block_kernels import (
+    Array,
+    block_tokens,
+    bounded_counts,
+    new_table,
+    number_blocks,
+    number_more,
+)
 from pipelines.waste.caching_rules import CachingRule, with_rules
 from pipelines.waste.evidence import (
     CHAIN,
     EXACT,
+    MEDIA,
     in_order_of_arrival,
     served_calls,
     with_session_evidence,
@@ -77,6 +85,12 @@ class Blocks:
         """How many distinct numbers there are."""
         return int(self.hashes.size)
 
+    def over_all_caches(self) -> tuple[Array, int]:
+        """Numbers (int32 per block) that are equal where hashes are, in whatever cache, and how many there are."""
+        one = np.array([0, self.distinct], np.int64)
+        numbers, distinct = number_blocks(self.hashes, np.zeros(1, np.int32), one)
+        return (self.numbers if distinct == self.distinct else numbers[self.numbers]), distinct
+
 
 def cache_codes(calls: pl.DataFrame, *apart_by: str) -> Array:
     """A number (int32) per call; calls of one number share a cache (`cache_scope` comes with the rule)."""
@@ -97,7 +111,7 @@ def _codes(calls: pl.DataFrame, apart_by: tuple[str, ...], known: dict[tuple[obj
     codes = [known.setdefault(key, len(known)) for key in order.iter_rows()]
     order = order.with_columns(cache=pl.Series(codes, dtype=pl.Int32))
     caches = keys.join(order, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")
-    return caches["cache"].to_numpy()
+    return caches["cache"].to_numpy(writable=True)
 
 
 def exact_blocks(
@@ -123,7 +137,7 @@ def exact_blocks(
         while (part := _next(batches, read)) is not None:
             calls = with_rules(in_order_of_arrival(served_calls(part)), rules)
             exact = calls.select(_NEEDED).filter(pl.col("evidence").is_in(EXACT))
-            frames.append(calls.drop(CHAIN))
+            frames.append(calls.drop(CHAIN, *MEDIA))
             lists = _lists(exact)
             ends = _offsets(lists["hashes"].list.len())
             hashes, codes = _flat(lists["hashes"], pl.UInt64), _codes(exact, ("evidence",), caches)
@@ -221,11 +235,11 @@ def _offsets(lengths: pl.Series) -> Array:
 
 def _counts(lists: pl.Series, offsets: Array, input_tokens: pl.Series) -> Array:
     """Half the memory, unless the input of a call is beyond what an int32 holds."""
-    inputs = input_tokens.to_numpy()
+    inputs = input_tokens.to_numpy(writable=True)
     narrow = inputs.size == 0 or inputs.max() <= np.iinfo(np.int32).max
     bounded = np.empty(offsets[-1], np.int32 if narrow else np.int64)
     return bounded_counts(_flat(lists, pl.Int64), offsets, inputs, bounded)
 
 
 def _flat(lists: pl.Series, dtype: type[pl.DataType]) -> Array:
-    return lists.explode().cast(dtype).to_numpy()
+    return lists.explode().cast(dtype).to_numpy(writable=True)

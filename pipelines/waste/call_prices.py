@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from parsers.records import MONEY
-from pipelines.costs.exact import times
+from pipelines.costs.exact import from_pico, to_pico
 from pipelines.waste.row_prices import PRICE_KEY
 
 METERS = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output")
@@ -28,11 +28,26 @@ def with_list_prices(calls: pl.LazyFrame, prices: pl.DataFrame, name: str) -> pl
         name: of the list: `list`, `batch` ...
 
     """
-    wide = prices.group_by(PRICE_KEY).agg(
-        pl.col("usd_per_token").filter(pl.col("meter") == meter).first().cast(MONEY).alias(f"{name}_{meter}")
+    return calls.join(price_columns({name: prices}).lazy(), on=list(PRICE_KEY), how="left", nulls_equal=True)
+
+
+def price_columns(lists: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """One row per key with the columns of `with_list_prices` for each list, so that a single join adds all of them.
+
+    Args:
+        lists: frames of `row_prices.PRICES_SCHEMA` by name.
+
+    """
+    named = pl.concat([prices.with_columns(list=pl.lit(name)) for name, prices in lists.items()])
+    return named.group_by(PRICE_KEY).agg(
+        pl.col("usd_per_token")
+        .filter(pl.col("list") == name, pl.col("meter") == meter)
+        .first()
+        .cast(MONEY)
+        .alias(f"{name}_{meter}")
+        for name in lists
         for meter in METERS
     )
-    return calls.join(wide.lazy(), on=list(PRICE_KEY), how="left", nulls_equal=True)
 
 
 def meters() -> Mapping[str, pl.Expr]:
@@ -53,7 +68,10 @@ def meters() -> Mapping[str, pl.Expr]:
 def call_usd(name: str) -> pl.Expr:
     """Cost of a call at the prices `{name}_{meter}`; null if the output or the price of a class it used is unknown."""
     parts = [
-        pl.when(tokens == 0).then(pl.lit(0).cast(MONEY)).otherwise(times(tokens, pl.col(f"{name}_{meter}")))
+        pl.when(tokens == 0)
+        .then(0)
+        .otherwise(tokens.cast(pl.Int128) * to_pico(pl.col(f"{name}_{meter}")))
+        .cast(pl.Int128)
         for meter, tokens in meters().items()
     ]
-    return pl.sum_horizontal(parts, ignore_nulls=False).cast(MONEY)
+    return from_pico(pl.sum_horizontal(parts, ignore_nulls=False))

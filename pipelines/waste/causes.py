@@ -41,7 +41,7 @@ import polars as pl
 from parsers.records import MONEY
 from pipelines.waste.blocks import cache_codes
 from pipelines.waste.cause_sentences import WHAT_TO_CHANGE
-from pipelines.waste.evidence import EXACT
+from pipelines.waste.evidence import exact_calls
 from pipelines.waste.scopes import by_scope, known_sum
 from warehouse.reuse_tables import MISSED_CAUSES
 
@@ -91,7 +91,7 @@ def causes_of(calls: pl.DataFrame, blocks: Blocks) -> pl.DataFrame:
         Frame of `CAUSES_SCHEMA`: a row for every cause with tokens of every call with exact evidence that generates.
 
     """
-    exact = calls.filter(pl.col("evidence").is_in(EXACT))
+    exact = exact_calls(calls)
     if exact.is_empty():
         return CAUSES_SCHEMA.to_frame()
     split, first_missed, alive_narrow, narrow = _split(exact, blocks)
@@ -156,7 +156,7 @@ def _conform(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _codes(values: pl.Series) -> Array:
-    return values.rank("dense").fill_null(0).cast(pl.Int32).to_numpy()
+    return values.rank("dense").fill_null(0).cast(pl.Int32).to_numpy(writable=True)
 
 
 def _narrow_codes(exact: pl.DataFrame) -> Array:
@@ -170,27 +170,27 @@ def _split(exact: pl.DataFrame, blocks: Blocks) -> tuple[Array, Array, Array, tu
     from pipelines.waste.block_kernels import number_blocks
     from pipelines.waste.cause_kernels import split_seen
 
-    unique, wide = np.unique(blocks.hashes, return_inverse=True)
+    wide, wide_distinct = blocks.over_all_caches()
     codes = _narrow_codes(exact)
     narrow, narrow_distinct = number_blocks(blocks.numbers.astype(np.uint64), codes, blocks.offsets)
-    ready = exact["ready_us"].to_numpy()
+    ready = exact["ready_us"].to_numpy(writable=True)
     split, _, first_missed, alive_narrow = split_seen(
         blocks.numbers,
         blocks.distinct,
-        wide.astype(np.int32)[blocks.numbers],
-        unique.size,
+        wide,
+        wide_distinct,
         narrow,
         narrow_distinct,
         blocks.offsets,
         blocks.counts,
-        exact["input_tokens"].to_numpy(),
-        exact["started_us"].to_numpy(),
+        exact["input_tokens"].to_numpy(writable=True),
+        exact["started_us"].to_numpy(writable=True),
         ready,
         np.argsort(ready, kind="stable"),
-        exact["cache_read_tokens"].fill_null(-1).to_numpy(),
-        exact["minimum_tokens"].fill_null(-1).to_numpy(),
-        exact["step_tokens"].to_numpy(),
-        exact["lifetime_s"].fill_null(-1).to_numpy() * MICROSECONDS,
+        exact["cache_read_tokens"].fill_null(-1).to_numpy(writable=True),
+        exact["minimum_tokens"].fill_null(-1).to_numpy(writable=True),
+        exact["step_tokens"].to_numpy(writable=True),
+        exact["lifetime_s"].fill_null(-1).to_numpy(writable=True) * MICROSECONDS,
         _codes(exact["model"]),
         _codes(exact["region"]),
     )
@@ -204,7 +204,9 @@ def _evicted(
     from pipelines.waste.cause_kernels import last_read, tokens_between
 
     codes, numbers, distinct = narrow
-    deepest = last_read(blocks.offsets, blocks.counts, exact["cache_read_tokens"].fill_null(0).to_numpy())
+    deepest = last_read(
+        blocks.offsets, blocks.counts, exact["cache_read_tokens"].fill_null(0).to_numpy(writable=True)
+    )
     last, weight = np.full(distinct, -1, np.int64), np.zeros(distinct, np.int64)
     evicted = np.zeros(exact.height, np.bool_)
     own = exact.with_row_index("row").filter(
@@ -214,7 +216,7 @@ def _evicted(
         own.with_columns(cache=pl.Series(codes)[own["row"]]).group_by("cache", maintain_order=True).agg("row")
     )
     for rows in grouped["row"]:
-        index = rows.to_numpy().astype(np.int64)
+        index = rows.to_numpy(writable=True).astype(np.int64)
         missed = first_missed[index]
         watched = np.where(missed >= 0, missed, deepest[index])
         found = tokens_between(numbers, blocks.offsets, blocks.counts, index, watched, last, weight)

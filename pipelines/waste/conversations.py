@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from pipelines.waste.evidence import EXACT
+from pipelines.waste.evidence import exact_calls
 
 if TYPE_CHECKING:
     from pipelines.waste.block_kernels import Array
@@ -56,7 +56,7 @@ def found(calls: pl.DataFrame, blocks: Blocks) -> Conversations:
     from pipelines.waste.block_kernels import number_blocks
     from pipelines.waste.conversation_kernels import continued, turns
 
-    exact = calls.filter(pl.col("evidence").is_in(EXACT))
+    exact = exact_calls(calls)
     key = exact.select(
         "session_id",
         *(
@@ -66,11 +66,11 @@ def found(calls: pl.DataFrame, blocks: Blocks) -> Conversations:
     )
     order = key.unique(maintain_order=True).with_row_index("scope")
     scope = key.join(order, on=key.columns, how="left", nulls_equal=True, maintain_order="left")["scope"]
-    scopes = scope.cast(pl.Int32).to_numpy()
+    scopes = scope.cast(pl.Int32).to_numpy(writable=True)
     hashes = blocks.hashes[blocks.numbers] if blocks.numbers.size else np.empty(0, np.uint64)
     numbers, distinct = number_blocks(hashes, scopes, blocks.offsets)
     parent, seen, nearest = continued(numbers, distinct, blocks.offsets, blocks.counts, _spare(exact, blocks))
-    named = exact["session_id"].is_not_null().to_numpy()
+    named = exact["session_id"].is_not_null().to_numpy(writable=True)
     session, turn = turns(parent, named, scopes)
     resent = np.where(named | (parent >= 0), seen, 0)
     left = _left_behind(exact, parent, seen, nearest, scopes, named)
@@ -82,8 +82,13 @@ def _spare(exact: pl.DataFrame, blocks: Blocks) -> Array:
     lengths = np.diff(blocks.offsets)
     if not lengths.size:
         return lengths
-    whole = blocks.counts[np.maximum(blocks.offsets[1:] - 1, 0)] >= exact["input_tokens"].to_numpy()
-    by_size = exact["prompt_bytes"].is_null().to_numpy() & (exact["evidence"] == "hash_chain").to_numpy()
+    whole = blocks.counts[np.maximum(blocks.offsets[1:] - 1, 0)] >= exact["input_tokens"].to_numpy(
+        writable=True
+    )
+    by_size = (
+        exact["prompt_bytes"].is_null().to_numpy(writable=True)
+        & (exact["evidence"] == "hash_chain").to_numpy()
+    )
     spare: Array = (whole & by_size & (lengths >= _LEAST_BLOCKS)).astype(np.int64)
     return spare
 
@@ -98,7 +103,7 @@ def _left_behind(
     """
     from pipelines.waste.conversation_kernels import passed_over
 
-    inputs = exact["input_tokens"].to_numpy()
+    inputs = exact["input_tokens"].to_numpy(writable=True)
     other = inputs[np.maximum(nearest, 0)]
     parted = (
         named & (nearest >= 0) & (parent != nearest) & ((other - seen) > LEFT_SHARE * other) & (inputs > seen)

@@ -31,6 +31,9 @@ TEMPLATE_TOKENS = 128
 CHAIN = ("prefix_hashes", "prefix_token_counts")
 """The list columns of `served_calls`: as large as all others together, so who does not need them drops them."""
 
+MEDIA = ("image_input_tokens", "audio_input_tokens")
+"""Columns that nothing but the evidence rests on."""
+
 _KEPT = (
     "source_file",
     "source_line",
@@ -54,8 +57,7 @@ _KEPT = (
     "prompt_bytes",
     "tools_hash",
     "tools_bytes",
-    "image_input_tokens",
-    "audio_input_tokens",
+    *MEDIA,
     "prompt_hash",
     *CHAIN,
 )
@@ -71,8 +73,9 @@ def served_calls(requests: pl.LazyFrame) -> pl.LazyFrame:
         One row per served call with known input that the gateway did not answer from its own cache: columns
         of `requests`, with `model`, `day` (UTC),
         `rule_day` (for caching rules), `generating`, `cache_write_tokens` (both lives; null if unknown),
-        `evidence` (`session` only after `with_session_evidence`), `started_us` and `ready_us` (Int64, microseconds:
-        what the call sent can be reused from then on; the first token, else the end, else just after the start).
+        `evidence` (`session` only after `with_session_evidence`),
+        `started_us` and `ready_us` (Int64, microseconds: what the call sent can be reused from
+        then on; the first token, else the end, else just after the start).
 
     """
     return (
@@ -95,6 +98,12 @@ def with_session_evidence(calls: pl.DataFrame) -> pl.DataFrame:
         return calls
     shared &= pl.len().over("session_id") > 1
     return calls.with_columns(evidence=pl.when(shared).then(pl.lit("session")).otherwise("evidence"))
+
+
+def exact_calls(calls: pl.DataFrame) -> pl.DataFrame:
+    """Those of the calls that have exact evidence; the frame itself where all have, since it is large."""
+    exact = calls["evidence"].is_in(EXACT)
+    return calls if exact.all() else calls.filter(exact)
 
 
 def in_order_of_arrival(calls: pl.LazyFrame) -> pl.DataFrame:
@@ -135,7 +144,7 @@ def _own_evidence() -> pl.Expr:
         & (counts.list.agg(nulls) == 0)
     )
     # Media are tokens without text.
-    media = pl.sum_horizontal("image_input_tokens", "audio_input_tokens")
+    media = pl.sum_horizontal(MEDIA)
     whole = (pl.col("input_tokens") - media <= pl.col("prompt_bytes") + TEMPLATE_TOKENS).fill_null(value=True)
     return (
         pl.when(chained.fill_null(value=False) & whole)

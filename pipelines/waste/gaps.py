@@ -27,7 +27,7 @@ import polars as pl
 
 from parsers.records import MONEY
 from pipelines.waste.causes import MICROSECONDS
-from pipelines.waste.evidence import EXACT
+from pipelines.waste.evidence import exact_calls
 from pipelines.waste.repetition import write_price
 from pipelines.waste.scopes import by_scope, known_sum
 from warehouse.reuse_tables import REUSE_GAPS
@@ -71,7 +71,7 @@ def gaps_of(calls: pl.DataFrame, blocks: Blocks) -> Gaps:
         blocks: `blocks.exact_blocks` of the same requests.
 
     """
-    exact = calls.filter(pl.col("evidence").is_in(EXACT))
+    exact = exact_calls(calls)
     covered = pl.col("cache_read_tokens").fill_null(0) + pl.col("cache_write_tokens").fill_null(0)
     exact = exact.with_columns(
         covered=covered, asks=(covered > 0).any().over("provider", "model", "team"), longer=_longer()
@@ -107,23 +107,23 @@ def _histogram(exact: pl.DataFrame, blocks: Blocks, cells: int) -> tuple[pl.Data
     """Rows by cell and gap class; per call what a longer lifetime makes readable, and the part written again."""
     from pipelines.waste.cause_kernels import gaps_between_uses
 
-    ready = exact["ready_us"].to_numpy()
+    ready = exact["ready_us"].to_numpy(writable=True)
     reuses, tokens, unread, extended, rewritten = gaps_between_uses(
         blocks.numbers,
         blocks.distinct,
         blocks.offsets,
         blocks.counts,
-        exact["input_tokens"].to_numpy(),
-        exact["started_us"].to_numpy(),
+        exact["input_tokens"].to_numpy(writable=True),
+        exact["started_us"].to_numpy(writable=True),
         ready,
         np.argsort(ready, kind="stable"),
-        exact["cache_read_tokens"].fill_null(-1).to_numpy(),
-        exact["cache_write_tokens"].fill_null(0).to_numpy(),
-        exact["minimum_tokens"].fill_null(-1).to_numpy(),
-        exact["step_tokens"].to_numpy(),
+        exact["cache_read_tokens"].fill_null(-1).to_numpy(writable=True),
+        exact["cache_write_tokens"].fill_null(0).to_numpy(writable=True),
+        exact["minimum_tokens"].fill_null(-1).to_numpy(writable=True),
+        exact["step_tokens"].to_numpy(writable=True),
         _microseconds(exact["lifetime_s"]),
         _microseconds(exact["longer"]),
-        exact["cell"].to_numpy(),
+        exact["cell"].to_numpy(writable=True),
         cells,
         np.asarray(EDGES_S, np.int64) * MICROSECONDS,
     )
@@ -148,11 +148,11 @@ def _totals(exact: pl.DataFrame, blocks: Blocks, histogram: pl.DataFrame, cells:
         blocks.distinct,
         blocks.offsets,
         blocks.counts,
-        exact["started_us"].to_numpy(),
-        exact["covered"].to_numpy(),
+        exact["started_us"].to_numpy(writable=True),
+        exact["covered"].to_numpy(writable=True),
         _microseconds(exact["lifetime_s"]),
         _microseconds(exact["longer"]),
-        exact["cell"].to_numpy(),
+        exact["cell"].to_numpy(writable=True),
         cells,
     )
     sums = [pl.col(name).sum() for name in ("reuses", "tokens", "missed_tokens")]
@@ -166,7 +166,7 @@ def _totals(exact: pl.DataFrame, blocks: Blocks, histogram: pl.DataFrame, cells:
 
 def _microseconds(seconds: pl.Series) -> Array:
     """-1 for null."""
-    return (seconds * MICROSECONDS).fill_null(-1).to_numpy()
+    return (seconds * MICROSECONDS).fill_null(-1).to_numpy(writable=True)
 
 
 def _net(cells: pl.DataFrame) -> pl.DataFrame:

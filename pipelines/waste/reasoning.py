@@ -48,8 +48,8 @@ REASONING = Rule(
     tokens=pl.col("reasoning_tokens"),
     usd=times(pl.col("reasoning_tokens"), pl.col("list_output")),
     further=(
-        pl.col("reasoning_tokens").filter(_KNOWN).sum().alias("reasoned"),
-        _ANSWER.filter(_KNOWN).sum().alias("answered"),
+        pl.when(_KNOWN).then("reasoning_tokens").sum().alias("reasoned"),
+        pl.when(_KNOWN).then(_ANSWER).sum().alias("answered"),
     ),
     derive=_against_others,
     material=(pl.col("requests_judged") >= MINIMUM_CALLS)

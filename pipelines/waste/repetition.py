@@ -32,7 +32,7 @@ import polars as pl
 from parsers.records import MONEY
 from pipelines.waste.blocks import Blocks, cache_codes, exact_blocks
 from pipelines.waste.caching_rules import CachingRule, with_lifetime_in_use
-from pipelines.waste.evidence import EXACT, LEVELS
+from pipelines.waste.evidence import EXACT, LEVELS, exact_calls
 from pipelines.waste.lookup import at_rows
 from pipelines.waste.row_prices import with_unit_prices
 from pipelines.waste.scopes import by_scope, known_sum
@@ -150,27 +150,27 @@ def _ratio(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
 
 def _measured(calls: pl.DataFrame, blocks: Blocks) -> pl.DataFrame:
     """`blocks`: those of the calls with exact evidence, in the same order."""
-    exact = calls.filter(pl.col("evidence").is_in(EXACT))
+    exact = exact_calls(calls)
     if exact.is_empty():
         return pl.DataFrame(schema=_MEASURED)
     from pipelines.waste.block_kernels import prefixes_seen
 
-    ready = exact["ready_us"].to_numpy()
+    ready = exact["ready_us"].to_numpy(writable=True)
     lifetime = (pl.col("lifetime_s") * _MICROSECONDS).fill_null(-1)
     hit_blocks, seen_tokens, reusable, unwritten = prefixes_seen(
         blocks.numbers,
         blocks.distinct,
         blocks.offsets,
         blocks.counts,
-        exact["input_tokens"].to_numpy(),
-        exact["started_us"].to_numpy(),
+        exact["input_tokens"].to_numpy(writable=True),
+        exact["started_us"].to_numpy(writable=True),
         ready,
         np.argsort(ready, kind="stable"),
-        exact["cache_read_tokens"].fill_null(-1).to_numpy(),
-        exact["cache_write_tokens"].fill_null(0).to_numpy(),
-        exact["minimum_tokens"].fill_null(-1).to_numpy(),
-        exact["step_tokens"].to_numpy(),
-        exact.select(lifetime).to_series().to_numpy(),
+        exact["cache_read_tokens"].fill_null(-1).to_numpy(writable=True),
+        exact["cache_write_tokens"].fill_null(0).to_numpy(writable=True),
+        exact["minimum_tokens"].fill_null(-1).to_numpy(writable=True),
+        exact["step_tokens"].to_numpy(writable=True),
+        exact.select(lifetime).to_series().to_numpy(writable=True),
     )
     measured = pl.DataFrame(
         [
@@ -217,15 +217,17 @@ def _missed_usd() -> pl.Expr:
 
 
 def _repeated_prompts(calls: pl.DataFrame) -> pl.DataFrame:
-    hashed = calls.filter(pl.col("evidence").is_in(EXACT) & pl.col("prompt_hash").is_not_null())
+    hashed = exact_calls(calls).filter(pl.col("prompt_hash").is_not_null())
     if hashed.is_empty():
         return pl.DataFrame(schema={"call": pl.UInt32, "repeated_prompt": pl.Boolean})
     from pipelines.waste.block_kernels import answered_before, number_blocks
 
     each = np.arange(hashed.height + 1)
-    numbers, distinct = number_blocks(hashed["prompt_hash"].to_numpy(), cache_codes(hashed), each)
+    numbers, distinct = number_blocks(
+        hashed["prompt_hash"].to_numpy(writable=True), cache_codes(hashed), each
+    )
     repeated = answered_before(
-        numbers, distinct, hashed["started_us"].to_numpy(), hashed["ended_us"].to_numpy()
+        numbers, distinct, hashed["started_us"].to_numpy(writable=True), hashed["ended_us"].to_numpy()
     )
     return pl.DataFrame([hashed["call"], pl.Series("repeated_prompt", repeated)])
 

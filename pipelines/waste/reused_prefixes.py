@@ -13,6 +13,7 @@ import polars as pl
 
 from pipelines.waste.causes import MISSED, causes_of, missed_causes
 from pipelines.waste.conversations import found
+from pipelines.waste.evidence import exact_calls
 from pipelines.waste.gaps import gaps_of, reuse_gaps
 from pipelines.waste.reuse_findings import reuse_findings, with_main_cause
 from pipelines.waste.session_growth import session_history
@@ -43,9 +44,10 @@ def reused_prefixes(calls: pl.DataFrame, blocks: Blocks, leaves: pl.DataFrame) -
         leaves: `repetition_findings.repetition_by_leaf` of the calls.
 
     """
-    conversations = found(calls, blocks)
-    causes = pl.concat([causes_of(calls, blocks), unstable_prompts(calls, blocks, conversations)])
-    gaps = gaps_of(calls, blocks)
+    exact = exact_calls(calls)
+    conversations = found(exact, blocks)
+    causes = pl.concat([causes_of(exact, blocks), unstable_prompts(exact, blocks, conversations)])
+    gaps = gaps_of(exact, blocks)
     return Reused(
         (missed_causes(causes), reuse_gaps(gaps), session_history(calls, conversations)),
         with_main_cause(leaves, causes, MISSED),

@@ -29,7 +29,7 @@ import numpy as np
 import polars as pl
 
 from parsers.records import MONEY
-from pipelines.waste.evidence import EXACT
+from pipelines.waste.evidence import exact_calls
 from pipelines.waste.scopes import by_scope, known_sum
 from warehouse.reuse_tables import SESSION_HISTORY
 
@@ -65,7 +65,7 @@ def session_history(calls: pl.DataFrame, conversations: Conversations) -> pl.Dat
 
 def _by_chain(calls: pl.DataFrame, conversations: Conversations) -> pl.DataFrame:
     """Calls with a chain in sessions, with `session, parent, turn, resent_tokens, is_rewritten`."""
-    exact = calls.filter(pl.col("evidence").is_in(EXACT)).with_columns(
+    exact = exact_calls(calls).with_columns(
         session=pl.Series(conversations.session, dtype=pl.Int64),
         parent=pl.Series(conversations.parent, dtype=pl.Int64),
         turn=pl.Series(conversations.turn, dtype=pl.Int64),
@@ -115,15 +115,15 @@ def _what_ifs(rows: pl.DataFrame) -> pl.DataFrame:
     from pipelines.waste.conversation_kernels import shortened
 
     head, slid, compacted, summary = shortened(
-        rows["parent"].to_numpy(),
-        rows["turn"].to_numpy(),
-        rows["input_tokens"].to_numpy(),
+        rows["parent"].to_numpy(writable=True),
+        rows["turn"].to_numpy(writable=True),
+        rows["input_tokens"].to_numpy(writable=True),
         WINDOW_TURNS,
         COMPACT_EVERY,
         SUMMARY_PERCENT,
     )
-    parent = rows["parent"].to_numpy()
-    inputs = rows["input_tokens"].to_numpy()
+    parent = rows["parent"].to_numpy(writable=True)
+    inputs = rows["input_tokens"].to_numpy(writable=True)
     before = np.where(parent >= 0, inputs[np.maximum(parent, 0)], 0) if inputs.size else inputs
     return rows.with_columns(
         head=pl.Series(head, dtype=pl.Int64),

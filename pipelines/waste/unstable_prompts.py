@@ -29,7 +29,7 @@ import polars as pl
 from parsers.hashing import BLOCK_BYTES
 from pipelines.waste.causes import CAUSES_SCHEMA
 from pipelines.waste.conversations import Conversations
-from pipelines.waste.evidence import EXACT
+from pipelines.waste.evidence import exact_calls
 
 if TYPE_CHECKING:
     from pipelines.waste.block_kernels import Array
@@ -54,7 +54,7 @@ def unstable_prompts(calls: pl.DataFrame, blocks: Blocks, conversations: Convers
         Frame of `CAUSES_SCHEMA`, one row per such call; a call has one of the three causes at most.
 
     """
-    exact = calls.filter(pl.col("evidence").is_in(EXACT))
+    exact = exact_calls(calls)
     if exact.is_empty():
         return CAUSES_SCHEMA.to_frame()
     judged = _compared(exact, blocks, conversations)
@@ -81,7 +81,7 @@ def _compared(exact: pl.DataFrame, blocks: Blocks, conversations: Conversations)
     from pipelines.waste.conversation_kernels import compared_with
 
     before, line = _call_before(exact)
-    _, wide = np.unique(blocks.hashes, return_inverse=True)
+    wide, _ = blocks.over_all_caches()
     size, inputs = (
         exact["prompt_bytes"].fill_null(0).to_numpy(),
         np.maximum(exact["input_tokens"].to_numpy(), 1),
@@ -90,9 +90,7 @@ def _compared(exact: pl.DataFrame, blocks: Blocks, conversations: Conversations)
     each = np.repeat(bytes_per_token, np.diff(blocks.offsets))
     ends = np.rint(blocks.counts * each).astype(np.int64)
     tolerance = np.ceil(2 * bytes_per_token).astype(np.int64) + _ROUNDING_BYTES
-    common, alike, message_ends = compared_with(
-        before, wide.astype(np.int32)[blocks.numbers], blocks.offsets, ends, tolerance, BLOCK_BYTES
-    )
+    common, alike, message_ends = compared_with(before, wide, blocks.offsets, ends, tolerance, BLOCK_BYTES)
     judged = exact.with_columns(
         line=pl.Series(line),
         compared=pl.Series(before >= 0)
