@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
+import re
 import stat
 import uuid
 from contextlib import contextmanager
