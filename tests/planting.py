@@ -1,7 +1,7 @@
 """Planting marks in every text of a log, wherever it stands: what the proof of privacy is made with.
 
 Belongs here: walking a log's texts (JSON at any depth, JSON in strings, cells of CSV, text between quotes, XML, SSE,
-Parquet), and searching everything that a run leaves. Does not belong here: what may be found (`test_privacy.py`).
+Parquet), and searching everything that a run leaves. Does not belong here: what may be found (`test_privacy_of_cases.py`).
 
 A place is a path of names: `messages[].content`, `metadata$.key` (JSON inside a string), `prompt` (a column of a CSV),
 `text=` (what is quoted behind a word of a line). Texts of one place are marked alike.
