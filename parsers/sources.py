@@ -1,7 +1,7 @@
 """Where log text comes from: files, folders, globs, members of archives, and what `live.py` brings.
 
 Belongs here: finding sources, opening them as a stream of plain bytes, and laying them down as one plain file
-that DuckDB can read, with a hash of the content. Does not belong here: unpacking (`archives.py`), what the
+that DuckDB can read, with a hash of the content. Does not belong here: unpacking (`archives.py`, `packing.py`), what the
 bytes mean (`detect.py`, `readers.py`).
 """
 
@@ -22,24 +22,22 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from parsers.archives import (
-    BLOCK,
-    CUT_OFF,
-    MAX_UNPACKED_BYTES,
-    DamagedError,
-    Member,
-    blocks,
-    compression,
-    first_line,
-    members,
-    open_member,
-    plain,
-    unpack_in,
-)
+from parsers.archives import Member, members, open_member
 from parsers.envelopes import peeled
 from parsers.errors import NothingToAuditError, UnreadableSourceError
 from parsers.format import Head
 from parsers.live import Live, brought, is_address, shown
+from parsers.packing import (
+    BLOCK,
+    CUT_OFF,
+    MAX_UNPACKED_BYTES,
+    DamagedError,
+    blocks,
+    compression,
+    first_line,
+    plain,
+    unpack_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,17 +55,15 @@ _IS_SPACE = np.array([bytes([code]).isspace() for code in range(256)])
 class Source:
     """One log: a file, or a member of an archive. `name` is the path as given, the member after '!'.
 
-    `offset` and `size` say where a tar's member lies in the unpacked archive. `problem` says why there is
+    `problem` says why there is
     nothing to read, as of an archive that ends too early or a folder that may not be listed. `layers` says how
     many envelopes around its records are taken off (see `envelopes.py`).
     """
 
     name: str
     path: Path
-    member: str | None = None
+    member: Member | None = None
     modified_at: datetime | None = None
-    offset: int | None = None
-    size: int | None = None
     problem: str | None = None
     layers: int = 0
 
@@ -185,12 +181,14 @@ def _members(path: Path) -> Iterator[Source]:
         yield Source(str(path), path, problem="it is neither a file nor a folder")
         return
     modified_at = datetime.fromtimestamp(status.st_mtime, tz=UTC)
-    found, problem = members(path)
-    if found is None or problem:
-        yield Source(str(path), path, None, modified_at, problem=problem)
+    found, problems = members(path)
+    if found is None:
+        yield Source(str(path), path, None, modified_at)
+    for name, problem in problems:
+        yield Source(f"{path}{name}", path, None, modified_at, problem=problem)
     for member in found or ():
         if not Path(member.name).name.startswith("."):
-            yield Source(f"{path}!{member.name}", path, member.name, modified_at, member.offset, member.size)
+            yield Source(f"{path}{member.full_name}", path, member, modified_at)
 
 
 @contextmanager
@@ -230,7 +228,7 @@ def open_source(source: Source) -> Iterator[IO[bytes]]:
             yield peeled(stream, source.layers) if source.layers else stream
         return
     try:
-        packed = open_member(source.path, Member(source.member, source.offset, source.size))
+        packed = open_member(source.path, source.member)
     except (*CUT_OFF, KeyError) as error:
         raise UnreadableSourceError(
             f"the archive's member can't be read ({first_line(error)})",
