@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import tarfile
 
 import numpy as np
 import polars as pl
@@ -21,6 +20,7 @@ from pipelines.waste.caching_rules import default_rules
 from pipelines.waste.replica_curves import EXACT_REFERENCES, RESOLUTION, ROUTINGS, Traffic, curve, sampled
 from pipelines.waste.stack_kernels import WHOLE, picked, routed
 from tests.pipelines.waste.plain_cache import simulate
+from tests.pipelines.waste.weka import weka_rows
 from warehouse.waste_tables import CACHE_CURVE
 
 RULES = default_rules()
@@ -338,23 +338,3 @@ def test_weka_sessions_have_the_curve_of_a_plain_simulation(requests_of, shared)
             hits = sum(simulate(chains, capacity, replicas, routing, sessions)) / sum(map(len, chains))
             found = point(mart, "all", capacity, replicas, routing)["block_hit_ratio"]
             assert found == pytest.approx(hits, abs=1e-12), (replicas, routing, capacity, found, hits)
-
-
-def weka_rows(path, sessions: int) -> list[dict[str, object]]:
-    rows = []
-    with tarfile.open(path) as archive:
-        members = [member for member in archive if member.name.endswith(".json")][:sessions]
-        for number, member in enumerate(members):
-            document = json.load(archive.extractfile(member))
-            rows += [
-                {
-                    "s": float(request["t"]),
-                    "session_id": f"s{number}",
-                    "prefix_hashes": [number << 32 | block for block in request["hash_ids"]],
-                    "prefix_token_counts": [64 * (k + 1) for k in range(len(request["hash_ids"]))],
-                    "input_tokens": max(64 * len(request["hash_ids"]), 1),
-                }
-                for request in document["requests"]
-                if request.get("hash_ids")
-            ]
-    return rows
