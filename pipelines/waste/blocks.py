@@ -147,13 +147,19 @@ def exact_blocks(
             read = hashes.size
             offsets.append(ends[1:] + offsets[-1][-1])
         done.pop().result()
+    hashes = numbered.table[1][: numbered.distinct]
+    found = _joined(numbered.numbers)
+    del numbered  # the slots are the largest part of all
     return Blocks(
-        np.concatenate(numbered.numbers),
-        np.concatenate(offsets),
-        np.concatenate(counts),
-        numbered.table[1][: numbered.distinct].copy(),
-        with_session_evidence(pl.concat(frames)),
+        found, np.concatenate(offsets), _joined(counts), hashes, with_session_evidence(pl.concat(frames))
     )
+
+
+def _joined(parts: list[Array]) -> Array:
+    """Parts as one array; they are let go of."""
+    whole = np.concatenate(parts)
+    parts.clear()
+    return whole
 
 
 @dataclass(slots=True)

@@ -210,7 +210,6 @@ def _look_up(
     last: Array,
     stack: Any,
     held: Any,
-    rate: float,
     capacities: Array,
     found: Any,
 ) -> None:
@@ -230,8 +229,7 @@ def _look_up(
         before = at
         if distance > need:
             need = distance
-            blocks = (need - 1) / rate + 1
-            while enough < capacities.size - 1 and capacities[enough] < blocks:
+            while enough < capacities.size - 1 and capacities[enough] < need:
                 enough += 1
         hits[enough] += 1
         hit_tokens[enough] += tokens[i]
@@ -276,7 +274,7 @@ def _touch(chain: Array, last: Array, stack: Any, position: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def stack_distances(
-    numbers: Array, tokens: Array, offsets: Array, rows: Array, rate: float, capacities: Array, distinct: int
+    numbers: Array, tokens: Array, offsets: Array, rows: Array, capacities: Array, distinct: int
 ) -> Any:
     """Count the blocks of the given calls by the LRU capacity that each would have needed to be a hit.
 
@@ -291,8 +289,6 @@ def stack_distances(
         tokens: tokens per block.
         offsets: int64, calls + 1.
         rows: indices of the calls that use the cache, ascending.
-        rate: share of the distinct blocks that the arrays hold: the others between two touches are counted
-            by it.
         capacities: float64, blocks, ascending; the last one is taken to suffice for everything.
         distinct: how many distinct numbers there are.
 
@@ -312,7 +308,7 @@ def stack_distances(
     for row in rows:
         first, end = offsets[row], offsets[row + 1]
         chain = numbers[first:end]
-        _look_up(chain, tokens[first:end], last, stack, held, rate, capacities, found)
+        _look_up(chain, tokens[first:end], last, stack, held, capacities, found)
         held += _touch(chain, last, stack, position)
         position += end - first
     return found

@@ -13,6 +13,7 @@ import pytest
 from parsers.records import REQUESTS
 from pipelines.waste.caching_rules import default_rules
 from pipelines.waste.repetition import repeated_prefixes, repetition
+from tests.pipelines.waste.weka import weka_rows
 from warehouse.waste_tables import REPETITION
 
 RULES = default_rules()
@@ -67,6 +68,7 @@ def test_mooncake_trace_has_its_three_ratios(shared, no_prices):
     calls = repeated_prefixes(frame.lazy(), no_prices, RULES)
     measured = scope(repetition(calls), "all")
     names = ("block_hit_ratio", "token_hit_ratio", "mean_request_hit_ratio")
+    assert [round(measured[name], 3) for name in names] == [0.366, 0.374, 0.409]
     print({name: round(measured[name], 4) for name in names})  # noqa: T201  (pytest -s shows them)
     assert measured["block_hit_ratio"] == pytest.approx(1 - len(seen) / total, abs=1e-12)
     assert measured["token_hit_ratio"] == pytest.approx(sum(hit_tokens) / inputs.sum(), abs=1e-12)
@@ -74,6 +76,28 @@ def test_mooncake_trace_has_its_three_ratios(shared, no_prices):
     assert measured["seen_before_tokens"] == sum(hit_tokens)
     assert measured["missed_tokens"] is None, "the trace does not say what was read from cache"
     assert measured["requests_missed_unknown"] == len(trace)
+
+
+@pytest.mark.slow
+def test_weka_sessions_repeat_what_a_plain_count_says(shared, requests_of, no_prices):
+    rows = weka_rows(shared / "data" / "weka" / "traces_237.tar.xz", sessions=6)
+    rows.sort(key=lambda row: row["s"])
+    seen: set[int] = set()
+    hits = []
+    for row in rows:
+        blocks = row["prefix_hashes"]
+        hits.append(next((k for k, block in enumerate(blocks) if block not in seen), len(blocks)))
+        seen.update(blocks)
+    inputs = np.array([row["input_tokens"] for row in rows])
+
+    calls = repeated_prefixes(requests_of(rows).lazy(), no_prices, RULES)
+    assert calls["hit_blocks"].to_list() == hits
+    measured = scope(repetition(calls), "all")
+    assert measured["block_hit_ratio"] == pytest.approx(sum(hits) / sum(inputs // 64), abs=1e-12)
+    assert measured["token_hit_ratio"] == pytest.approx(64 * sum(hits) / sum(inputs), abs=1e-12)
+    assert measured["mean_request_hit_ratio"] == pytest.approx(
+        np.mean(64 * np.array(hits) / inputs), abs=1e-12
+    )
 
 
 def test_missed_is_cacheable_less_reads_by_the_rule_and_priced_on_the_day(requests_of, prices_of):
