@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import errno
 
+from parsers.credentials import redacted
+
 DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 """What an OSError says where it is this machine's disk that can't be written, not the source that can't be read."""
 
@@ -18,10 +20,14 @@ class TokenworksError(Exception):
     exit_code = 1
 
     def __init__(self, what: str, *, where: str | None = None, remedy: str | None = None) -> None:
-        """Compose `where: what. remedy` in one line."""
-        self.what, self.where, self.remedy = what, where, remedy
-        text = f"{where}: {what}" if where else what
+        """Compose `where: what. remedy` in one line. Errors are printed and logged, so they show no credential."""
+        self.what, self.where, self.remedy = _shown(what), where and _shown(where), remedy
+        text = f"{self.where}: {self.what}" if where else self.what
         super().__init__(f"{text.rstrip('.')}. {remedy}" if remedy else text)
+
+
+def _shown(text: str) -> str:
+    return redacted(text, lambda _: "...")
 
 
 class UnknownFormatError(TokenworksError):

@@ -81,8 +81,11 @@ class Fields:
             shown["usage_origin"] = pl.when(nothing).then(pl.lit("missing")).otherwise(pl.lit("reported"))
         faults = [*(item for item in columns.values() if isinstance(item, Read)), *self._faults]
         no = pl.lit(value=False)
+        shown |= {"_reject": first_fault(faults), "_other": no if other is None else other}
+        # What is made of absent fields alone may be a single value: here each record gets it.
+        of_record = pl.when(pl.col("source_line").is_not_null())
         return self.frame.select(
-            "source_line", **shown, _reject=first_fault(faults), _other=no if other is None else other
+            "source_line", **{name: of_record.then(value) for name, value in shown.items()}
         )
 
     def series(self, value: pl.Expr) -> pl.Series:

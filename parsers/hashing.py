@@ -38,6 +38,13 @@ class PromptHashes(NamedTuple):
     prompt_bytes: pl.Series
 
 
+class ToolHashes(NamedTuple):
+    """Columns of the `requests` table that describe the tools of a prompt; null where there are none."""
+
+    tools_hash: pl.Series
+    tools_bytes: pl.Series
+
+
 class PromptHasher:
     """Hashes prompts under one secret key of 16 bytes; equal prompts have equal hashes only under one key."""
 
@@ -98,6 +105,33 @@ class PromptHasher:
             _masked(_lists(hashes, row_ends).alias("prefix_hashes"), has_prompt),
             _masked(_lists(tokens, row_ends).alias("prefix_token_counts"), counted),
             _masked(pl.Series("prompt_bytes", prompt_bytes), has_prompt),
+        )
+
+    def tools(self, tools: pl.Series) -> ToolHashes:
+        """Hash the set of tools of each prompt, whatever their order: two orders of one set have equal hashes.
+
+        The hash of a set is the sum of its members' keyed hashes modulo 2^64. Null and empty lists give null:
+        a log that names no tools does not say that there were none.
+
+        Args:
+            tools: List(String); the tools of each prompt as text, the same that `chain` was given.
+
+        """
+        lengths = tools.list.len().fill_null(0).to_numpy()
+        blob, byte_ends = _bytes(tools.explode(empty_as_null=False, keep_nulls=False).fill_null(""))
+        sizes = np.diff(byte_ends)
+        blocks = np.maximum(1, -(-sizes // BLOCK_BYTES))
+        block_ends = np.concatenate(([0], np.cumsum(blocks))).astype(np.int64)
+        hashes = np.empty(int(block_ends[-1]), dtype=np.uint64)
+        offsets = np.empty(int(block_ends[-1]), dtype=np.int64)
+        each = np.arange(len(sizes) + 1, dtype=np.int64)
+        _kernels()[0](blob, byte_ends, each, self._key, hashes, offsets)
+        sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(hashes[block_ends[1:] - 1])))
+        ends = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+        present = pl.Series(lengths > 0)
+        return ToolHashes(
+            _masked(pl.Series("tools_hash", sums[ends[1:]] - sums[ends[:-1]]), present),
+            _masked(pl.Series("tools_bytes", byte_ends[ends[1:]] - byte_ends[ends[:-1]]), present),
         )
 
     def chain_ids(self, ids: pl.Series, scope: pl.Series | str) -> pl.Series:

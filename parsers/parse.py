@@ -30,6 +30,7 @@ from parsers.readers import (
 )
 from parsers.records import REQUESTS, USAGE_BUCKETS
 from parsers.rejects import Explainer
+from parsers.withheld import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +84,7 @@ def parse(
         rows, refused, other = canonical(raw.frame, fmt, context)
         yield Parsed(named(rows), explainer.rejects(raw.bad_lines | refused), other + raw.other_lines)
     for last in _completed(fmt, context):
-        rows, refused, other = _checked(last, fmt)
+        rows, refused, other = _checked(last, fmt, context)
         yield Parsed(named(rows), explainer.rejects(refused), other - last.height)
 
 
@@ -136,7 +137,7 @@ def _read(fmt: Format, laid: Laid, work: Path, *, strictly: bool) -> Iterator[Ra
 
 def canonical(frame: pl.DataFrame, fmt: Format, context: Context) -> tuple[pl.DataFrame, dict[int, str], int]:
     """Map, normalise and check raw records: rows, line -> reason of refusal, records that are something else."""
-    return _checked(_mapped(frame, fmt, context), fmt)
+    return _checked(_mapped(frame, fmt, context), fmt, context)
 
 
 def of_source(rows: pl.DataFrame, fmt: Format) -> pl.DataFrame:
@@ -154,11 +155,13 @@ def _mapped(frame: pl.DataFrame, fmt: Format, context: Context) -> pl.DataFrame:
     return mapped if LINE in mapped.columns else mapped.with_columns(frame[LINE])
 
 
-def _checked(mapped: pl.DataFrame, fmt: Format) -> tuple[pl.DataFrame, dict[int, str], int]:
+def _checked(mapped: pl.DataFrame, fmt: Format, context: Context) -> tuple[pl.DataFrame, dict[int, str], int]:
     """Split what was mapped: rows of the target, line -> reason of refusal, records that are something else."""
     is_other = pl.col("_other").fill_null(value=False)
     refused = mapped.filter(pl.col("_reject").is_not_null() & ~is_other)
     rows, unfit = _typed(mapped.filter(pl.col("_reject").is_null() & ~is_other), fmt.target)
+    # Before names are written alike: a key in small letters is no longer told by its beginning.
+    rows = without_secrets(rows, fmt.target, context.hasher.digest)
     if fmt.target.name in _NORMALISED:
         rows = _NORMALISED[fmt.target.name](rows, fmt.semantics)
     rows, broken = _by_the_rules(rows, fmt.target)

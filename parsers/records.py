@@ -288,6 +288,12 @@ REQUESTS = Table(
                 unit="tokens",
             ),
             Column("prompt_bytes", COUNT, "Size of the prompt's text.", unit="bytes", minimum=0),
+            Column(
+                "tools_hash",
+                pl.UInt64,
+                "Keyed hash of the set of tools in the prompt, whatever their order; null if it names none.",
+            ),
+            Column("tools_bytes", COUNT, "Part of prompt_bytes that is tools.", unit="bytes", minimum=0),
             _text("usage_origin", "Where the token counts come from.", nullable=False, allowed=USAGE_ORIGINS),
             Column("flags", pl.List(TEXT), "What was repaired in the row, assumed for it, or looks wrong."),
         ),

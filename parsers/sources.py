@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
+import re
 import stat
 import uuid
 from contextlib import contextmanager
@@ -145,7 +146,9 @@ def _below(given: Path) -> Iterator[Source]:
     # Path.glob takes no absolute pattern.
     matches = sorted(glob.glob(str(given), recursive=True)) if glob.has_magic(str(given)) else []  # noqa: PTH207
     if not matches:
-        raise UnreadableSourceError("no such file or folder", where=str(given), remedy="Check the path.")
+        # It may be meant for an address: what stands before an @ is a password, then.
+        where = re.sub(r"[^/\s]*:[^\s]*@", "...@", str(given))
+        raise UnreadableSourceError("no such file or folder", where=where, remedy="Check the path.")
     for match in matches:
         yield from _below(Path(match))
 

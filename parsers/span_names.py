@@ -127,8 +127,9 @@ NAMES: dict[str, tuple[str, ...]] = {
 
 `*_beside_tokens`: cached tokens that Claude Code counts as Anthropic does, beside the input."""
 
+TOOLS = "gen_ai.tool.definitions"
 PROMPTS = (
-    "gen_ai.tool.definitions",
+    TOOLS,
     "gen_ai.system_instructions",
     "gen_ai.input.messages",
     "gen_ai.prompt",

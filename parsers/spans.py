@@ -104,7 +104,7 @@ def rows(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
 
     Args:
         frame: the columns of NAMES and TREE, `started`, `ended`, `first_token`, `status`, `service`,
-            `region` (texts), `prompt` (List(String)), `has_unread_count` (Boolean) and `source_line`.
+            `region` (texts), `prompt` and perhaps `tools` (List(String)), `has_unread_count` (Boolean) and `source_line`.
         context: hashes prompts.
 
     """
@@ -198,4 +198,5 @@ def rows(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     )
     if not fields.has("prompt"):
         return mapped
-    return mapped.with_columns(context.hasher.chain(fields.frame["prompt"], mapped["input_tokens"]))
+    mapped = mapped.with_columns(context.hasher.chain(fields.frame["prompt"], mapped["input_tokens"]))
+    return mapped.with_columns(context.hasher.tools(fields.frame["tools"])) if fields.has("tools") else mapped

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from parsers.credentials import has_credential
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -21,6 +23,8 @@ _NO_COUNT = re.compile(
     r"max|min_|limit|cost|price|budget|rate|remaining|quota|window|context_len|per_|_per|percent|ratio|time|logprob",
     re.IGNORECASE,
 )
+_NAME = re.compile(r"[A-Za-z_][\w-]{0,39}")
+"""What a field is called. Some objects have users, keys or texts for names: those are not told."""
 _NUMBER = re.compile(r"[0-9]{1,18}(?:\.0+)?")
 
 
@@ -32,13 +36,17 @@ def unused_token_fields(head: Head, fmt: Format) -> tuple[str, ...]:
     if not isinstance(fmt.structure, dict):
         return ()
     if fmt.container == "csv":
-        found = {name for name in head.csv_header if _is_count(name) and name not in fmt.structure}
+        found = {_told(name) for name in head.csv_header if _is_count(name) and name not in fmt.structure}
     elif fmt.container == "json_lines":
         records = [item for item in head.objects if item.keys() & fmt.structure.keys()]
         found = {name for item in records for name in _beyond(item, fmt.structure, fmt.embedded)}
     else:
         found = set()
     return tuple(sorted(name for name in found if len(name) <= MOST_CHARACTERS)[:MOST_NAMES])
+
+
+def _told(name: str) -> str:
+    return name if _NAME.fullmatch(name) and not has_credential(name) else "*"
 
 
 def _is_count(name: str) -> bool:
@@ -48,7 +56,7 @@ def _is_count(name: str) -> bool:
 def _beyond(value: Any, structure: Structure, embedded: Any, path: str = "") -> Iterator[str]:
     """Counts below `value` that `structure` does not name. A field of type JSON without a structure is read whole."""
     for key, held in value.items():
-        name = f"{path}.{key}" if path else key
+        name = f"{path}.{_told(key)}" if path else _told(key)
         inner, known = held, structure.get(key)
         if known == "JSON":
             known = embedded.get(key, known)

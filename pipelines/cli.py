@@ -214,8 +214,11 @@ def _say(text: str) -> None:
 
 
 def _line(text: str) -> str:
-    """Text of an error as one printable line: names in it may come from hostile files."""
-    return "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
+    """Text of an error as one printable line: names in it may come from hostile files, and an address hold a password."""
+    from parsers.credentials import redacted
+
+    shown = redacted(" ".join(text.split()), lambda _: "...")
+    return "".join(c if c.isprintable() else " " for c in shown)
 
 
 def _version(asked: bool) -> None:
@@ -441,10 +444,16 @@ def synth(
         int | None, typer.Option(min=1, help="About how many requests; default: about 20,000.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same bytes.")] = 7,
+    waste: Annotated[
+        str,
+        typer.Option(help="Kinds of waste to plant, with commas (`truth.json` names them); or all, or none."),
+    ] = "all",
 ) -> None:
     """Write the example week: a small company's gateway log and GPU telemetry, and the truth that was planted."""
+    from pipelines.synth.waste_kinds import kinds_of
     from pipelines.synth.week import write_week
 
+    kinds = kinds_of(waste)
     with _stderr.status("writing the example week"):
-        write_week(out, days=days, requests=requests, seed=seed)
+        write_week(out, days=days, requests=requests, seed=seed, waste=kinds)
     typer.echo(f"wrote {out}; the planted truth is in {out / 'truth.json'}")

@@ -12,6 +12,7 @@ import polars as pl
 
 from pipelines.calls import model_name
 from pipelines.costs.calls import price_keys
+from pipelines.waste.call_prices import METERS
 from pipelines.waste.oversize import CLIFFS_SCHEMA, CONTEXTS_SCHEMA
 from pipelines.waste.row_prices import PRICES_SCHEMA
 from warehouse.catalogue import find_model
@@ -36,17 +37,22 @@ def base_prices(prices: pl.DataFrame) -> pl.DataFrame:
 
 
 def price_cliffs(prices: pl.DataFrame) -> pl.DataFrame:
-    """Input lengths above which every input token costs more (the latest day's price)."""
-    tiers = prices.filter(
-        pl.col("processing") == "standard", pl.col("meter") == "input", pl.col("context_tier_start") > 0
+    """Input lengths above which every token of a call costs more: how much more than below, by meter and day."""
+    standard = prices.filter(pl.col("processing") == "standard")
+    key = ["provider", "model", "day", "meter"]
+    steps = standard.sort(*key, "context_tier_start").with_columns(
+        more=pl.col("usd_per_token") - pl.col("usd_per_token").shift(1).over(key)
     )
-    latest = tiers.sort("day").group_by("provider", "model", "context_tier_start", maintain_order=True).last()
-    return latest.select(
-        "provider",
-        "model",
-        pl.col("context_tier_start").alias("cliff_tokens"),
-        pl.col("usd_per_token").alias("input_usd_above"),
-    ).cast(CLIFFS_SCHEMA)
+    above = steps.filter(pl.col("context_tier_start") > 0)
+    return (
+        above.group_by("provider", "model", "day", pl.col("context_tier_start").alias("cliff_tokens"))
+        .agg(
+            pl.col("more").filter(pl.col("meter") == meter).first().alias(f"{meter}_usd_more")
+            for meter in METERS
+        )
+        .select(CLIFFS_SCHEMA.names())
+        .cast(CLIFFS_SCHEMA)
+    )
 
 
 def context_lengths(requests: pl.LazyFrame) -> pl.DataFrame:

@@ -20,11 +20,14 @@ import polars as pl
 
 from parsers.records import FILES, REQUESTS, SERVED_STATUSES, USAGE_BUCKETS
 from reports import audit_parts
+from reports.application_parts import application_parts, tasks_part
 from reports.engines import ENGINES_SCHEMA, against_gateway, engines_part
+from reports.finding_parts import findings_part, savings_part
 from reports.json_values import instant_text, known_sum, ratio, real
+from reports.reuse_parts import reuse_parts
 from reports.shape_charts import GROWTH_SCHEMA, LENGTHS_SCHEMA, lengths_part
 from reports.sums import SUMS_SCHEMA, reconciliation, usage_buckets_part
-from warehouse import tables, waste_tables
+from warehouse import application_tables, reuse_tables, tables, waste_tables
 
 SCHEMA_VERSION = "1"
 NO_TEAM = "(none)"
@@ -42,7 +45,7 @@ _FROM_RESPONSE_CACHE = pl.col("response_cache_hit").fill_null(value=False)
 
 @dataclass(frozen=True, kw_only=True)
 class AuditInputs:
-    """What a report is made from: the manifest, every mart, and the site's own words.
+    """What a report is made from: the manifest, the marts it tells, and the site's own words.
 
     Each frame is brought to its declared columns; a mart that is left out is an empty one. `fleet` is
     fleet.toml as a plain mapping (`site`, `slo`, `pools`, and `basis`: sentences on what was assumed), or
@@ -62,8 +65,16 @@ class AuditInputs:
     demand_peaks: pl.DataFrame = field(default_factory=tables.DEMAND_PEAKS.empty)
     repetition: pl.DataFrame = field(default_factory=waste_tables.REPETITION.empty)
     cache_curve: pl.DataFrame = field(default_factory=waste_tables.CACHE_CURVE.empty)
+    missed_causes: pl.DataFrame = field(default_factory=reuse_tables.MISSED_CAUSES.empty)
+    reuse_gaps: pl.DataFrame = field(default_factory=reuse_tables.REUSE_GAPS.empty)
+    session_history: pl.DataFrame = field(default_factory=reuse_tables.SESSION_HISTORY.empty)
     oversize: pl.DataFrame = field(default_factory=waste_tables.OVERSIZE.empty)
     retries: pl.DataFrame = field(default_factory=waste_tables.RETRIES.empty)
+    application_waste: pl.DataFrame = field(default_factory=application_tables.APPLICATION_WASTE.empty)
+    output_limits: pl.DataFrame = field(default_factory=application_tables.OUTPUT_LIMITS.empty)
+    kv_held: pl.DataFrame = field(default_factory=application_tables.KV_HELD.empty)
+    ttft_by_input: pl.DataFrame = field(default_factory=application_tables.TTFT_BY_INPUT.empty)
+    task_demand: pl.DataFrame = field(default_factory=application_tables.TASK_DEMAND.empty)
     efficiency_hourly: pl.DataFrame = field(default_factory=tables.EFFICIENCY_HOURLY.empty)
     cost_lines: pl.DataFrame = field(default_factory=tables.COST_LINES.empty)
     fleet_options: pl.DataFrame = field(default_factory=tables.FLEET_OPTIONS.empty)
@@ -76,7 +87,7 @@ class AuditInputs:
 
     def __post_init__(self) -> None:
         """Bring every frame to its declared columns and types."""
-        for table in (FILES, *tables.MARTS):
+        for table in (FILES, *tables.REPORTED):
             object.__setattr__(self, table.name, table.conform(getattr(self, table.name)))
         shapes = {
             "duplicates": DUPLICATES_SCHEMA,
@@ -113,7 +124,13 @@ def audit_document(inputs: AuditInputs) -> dict[str, Any]:
         "session_growth": inputs.session_growth.to_dicts(),
         "waste": audit_parts.waste_part(
             inputs.repetition, inputs.cache_curve, inputs.oversize, inputs.retries
+        )
+        | {"savings": savings_part(inputs.findings)}
+        | reuse_parts(inputs.missed_causes, inputs.reuse_gaps, inputs.session_history)
+        | application_parts(
+            inputs.application_waste, inputs.output_limits, inputs.kv_held, inputs.ttft_by_input
         ),
+        "tasks": tasks_part(inputs.task_demand),
         "efficiency": audit_parts.efficiency_part(inputs.efficiency_hourly),
         "engines": engines_part(inputs.engines),
         "engines_against_gateway": engines_and_calls,
@@ -121,7 +138,7 @@ def audit_document(inputs: AuditInputs) -> dict[str, Any]:
         "reconciliation": reconciliation(inputs.sums, inputs.usage_hourly, engines_and_calls),
         "costs": audit_parts.costs_part(inputs.cost_lines),
         "sizing": audit_parts.sizing_part(inputs.fleet_options),
-        "findings": audit_parts.findings_part(inputs.findings),
+        "findings": findings_part(inputs.findings),
         "data_quality": inputs.data_quality.to_dicts(),
         "fleet": audit_parts.plain(inputs.fleet),
     }

@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 
+from reports.cache_parts import cache_parts
 from reports.json_values import json_row, json_value, known_sum, money_text, ratio, real, weighted_mean
 
 EVIDENCE_LEVELS = ("hash_chain", "prompt_hash", "session", "none")
@@ -46,14 +47,7 @@ def waste_part(
     """Repeated prefixes, the cache curve, oversize prompts and failed attempts."""
     return {
         "prefix": _prefix(repetition),
-        "cache_curve": [
-            json_row(row)
-            for row in cache_curve.select(
-                "scope", "capacity_tokens", "capacity_blocks", "block_hit_ratio", "is_sampled"
-            )
-            .sort("scope", "capacity_blocks")
-            .to_dicts()
-        ],
+        **cache_parts(cache_curve),
         "oversize": _oversize(oversize),
         "retries": _retries(retries),
     }
@@ -95,7 +89,7 @@ def _oversize(oversize: pl.DataFrame) -> dict[str, Any]:
         .group_by("rule")
         .agg(
             pl.col("requests", "input_tokens", "excess_tokens").sum(),
-            known_sum("excess_usd"),
+            *(known_sum(name) for name in ("excess_usd", "excess_kv_token_seconds", "excess_ttft_s")),
             pl.len().alias("scopes"),
         )
         .sort("rule")
@@ -309,9 +303,3 @@ def _added(values: Sequence[Any]) -> Any:
 def _added_money(values: Sequence[str | None]) -> str | None:
     known = pl.Series("usd", values, dtype=pl.String).cast(pl.Decimal(38, 12)).to_frame()
     return None if known["usd"].null_count() else money_text(known.select(pl.col("usd").sum()).item())
-
-
-def findings_part(findings: pl.DataFrame) -> list[dict[str, Any]]:
-    """Findings, the costliest first; unknown money last, by tokens."""
-    ordered = findings.sort("usd", "tokens", "id", descending=[True, True, False], nulls_last=True)
-    return [json_row(row) for row in ordered.to_dicts()]

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from reports import strings
 from reports.decision_grounds import Statement, confidence, reasons, risks
 from reports.document_figures import all_requests, covered_s, monthly_usd, share
+from reports.finding_parts import net_usd
 from reports.hardware_action import HardwareAction, Verdict, hardware_action, pool_in_words
 from reports.materiality import Fix, what_to_fix
 from reports.numbers import duration, money
@@ -178,10 +179,10 @@ def _line_without_after(document: Mapping[str, Any], change: MoneyChange) -> str
     words, total = strings.MONEY, document["costs"]["total"]
     now = words["how"].format(now=words["a_month"].format(usd=money(change.now)), basis=change.basis)
     if change.now is not None:
-        missed = share(document["waste"]["prefix"]["missed_usd"], total)
-        if missed is not None and missed > 0:
-            rest = change.now * (1 - Decimal(str(missed)))
-            return words["after_cache"].format(now=now, after=money(rest))
+        saved = share(net_usd(document), total)
+        if saved is not None and saved > 0:
+            rest = change.now * (1 - Decimal(str(min(saved, 1))))
+            return words["after_waste"].format(now=now, after=money(rest))
         return words["now_only"].format(now=now, missing=words["no_option"])
     if total is not None:
         return words["window_only"].format(total=money(total), length=duration(covered_s(document)))

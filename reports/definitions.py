@@ -1,28 +1,13 @@
 """What each number of the report means and how it is obtained: the glossary of the section on method.
 
-Belongs here: one definition per anchor that a number may link to; English, as `strings.py`. Does not belong
-here: labels and sentences.
+Belongs here: one definition per anchor that a number may link to; English, as `strings.py`; those of waste stand in
+`waste_definitions.py`. Does not belong here: labels and sentences.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """A number of the report: its anchor in the section on method, unit, meaning, and how it is obtained.
-
-    `rows` is the SQL that lists the rows behind it in the warehouse's DuckDB file; empty where the number is made
-    of others on the page.
-    """
-
-    anchor: str
-    term: str
-    unit: str
-    meaning: str
-    rows: str = ""
-
+from reports.definition import Definition
+from reports.waste_definitions import WASTE_DEFINITIONS
 
 DEFINITIONS = (
     Definition(
@@ -154,56 +139,7 @@ DEFINITIONS = (
         "Input of the n-th call of a session, over the sessions of two calls or more that come so far.",
         rows="SELECT * FROM requests WHERE session_id IS NOT NULL ORDER BY session_id, started_at",
     ),
-    Definition(
-        "seen-before",
-        "Seen before",
-        "tokens",
-        "Input tokens in an unbroken prefix that an earlier call of the same scope had sent. Evidence: "
-        "hash chain over "
-        "blocks of the prompt, or the hash of a whole prompt.",
-        rows="SELECT * FROM repetition",
-    ),
-    Definition(
-        "missed",
-        "Missed cache reads",
-        "tokens, USD",
-        "Seen before, cacheable by the provider's rule, not yet expired, and not read from cache. Money "
-        "is the "
-        "difference between the price paid and the price of a cache read.",
-        rows="SELECT * FROM repetition WHERE missed_tokens > 0",
-    ),
-    Definition(
-        "evidence",
-        "Evidence level",
-        "",
-        "hash_chain (blocks of the prompt) > prompt_hash (whole prompt) > session (turns of a session) > "
-        "none.",
-        rows="SELECT * FROM repetition",
-    ),
-    Definition(
-        "cache-curve",
-        "Cache curve",
-        "ratio",
-        "Share of all prefix blocks that an LRU cache of the given capacity would have held, from stack "
-        "distances.",
-        rows="SELECT * FROM cache_curve ORDER BY scope, capacity_blocks",
-    ),
-    Definition(
-        "oversize",
-        "Oversize",
-        "tokens",
-        "Input beyond the threshold of a rule: outlier of its team and model, large for the answer it "
-        "gets, above half "
-        "of the context, or just above a price step. Rules overlap.",
-        rows="SELECT * FROM oversize",
-    ),
-    Definition(
-        "retries",
-        "Failed attempts",
-        "calls",
-        "Calls with status error, and whether a later attempt succeeded.",
-        rows="SELECT * FROM requests WHERE status = 'error'",
-    ),
+    *WASTE_DEFINITIONS,
     Definition(
         "mfu",
         "MFU",
@@ -341,8 +277,33 @@ DEFINITIONS = (
         "finding",
         "Finding",
         "",
-        "One thing to change, with its tokens, money, and the SQL that lists its rows.",
+        "One thing to change, with what it would save alone in tokens and money, and the SQL that lists its calls.",
         rows="SELECT * FROM findings",
+    ),
+    Definition(
+        "net-savings",
+        "Net savings",
+        "USD, tokens",
+        "What a finding saves on top of those that are applied before it: failed attempts, repeated prompts, trimming, "
+        "missed cache reads, longer lifetimes, smaller models, batch. Each change is applied to the calls behind it and "
+        "the call is priced again; in a leaf never more than was spent. Net figures add up.",
+        rows="SELECT * FROM finding_calls",
+    ),
+    Definition(
+        "gpu-seconds",
+        "GPU-seconds of a finding",
+        "accelerator-seconds",
+        "Modelled: what the pool's load takes on full replicas before the finding less what it takes after it, with the "
+        "step times that sizing uses. A half-empty replica takes more.",
+        rows="SELECT id, gpu_seconds FROM findings",
+    ),
+    Definition(
+        "replicas-freed",
+        "Replicas freed",
+        "replicas of today's pool",
+        "Modelled: replicas for the planned peak before the finding less those after it, in fractions. Whole ones, with one "
+        "to spare, stand among the options.",
+        rows="SELECT id, replicas FROM findings",
     ),
     Definition(
         "lines",

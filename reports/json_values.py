@@ -55,11 +55,16 @@ def weighted_mean(column: str, weight: str) -> pl.Expr:
 def json_row(row: dict[str, Any]) -> dict[str, Any]:
     """A row of a mart with each value as audit.json writes it, by its type; names are kept.
 
-    Columns named `*_ratio` are held to 0..1.
+    Columns named `*_ratio` are held to 0..1; means of tokens, named `*_tokens` as counts are, are rounded to one.
     """
-    return {
-        name: ratio(value) if name.endswith("_ratio") else json_value(value) for name, value in row.items()
-    }
+
+    def value_of(name: str, value: Any) -> Any:
+        if name.endswith("_ratio"):
+            return ratio(value)
+        known = json_value(value)
+        return round(known) if name.endswith("_tokens") and isinstance(known, float) else known
+
+    return {name: value_of(name, value) for name, value in row.items()}
 
 
 def json_value(value: Any) -> Any:

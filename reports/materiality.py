@@ -12,6 +12,7 @@ from decimal import Decimal
 
 from reports import strings
 from reports.document_figures import HOURS_PER_MONTH, SECONDS_PER_DAY, Document, covered_s, share
+from reports.finding_parts import net_usd
 
 MATERIAL_SAVING = 0.05
 """Waste comes first where removing it saves this share of the money: below that the estimates can't tell."""
@@ -22,15 +23,12 @@ LEAST_USD_A_MONTH = 100
 LEAST_TOKENS_A_MONTH = 100_000_000
 """... or, where tokens have no price, this many of them: 100 USD at 1 USD per million."""
 
-_IN_OPTIONS = ("missed_cache", "oversize")
-"""Kinds of findings that the demand of `waste_removed` is without."""
-
 
 @dataclass(frozen=True, slots=True)
 class Fix:
     """A waste to remove first: its kind in words, and what it costs a month at most (None is unknown).
 
-    `in_options`: whether the options with the waste removed are without it.
+    `in_options`: whether the options with the waste removed cost less.
     """
 
     what: str
@@ -51,9 +49,9 @@ def a_month(document: Document, amount: Decimal) -> Decimal:
 
 
 def missed_usd_a_month(document: Document) -> Decimal | None:
-    """What missed cache reads cost a month; None where no price is known."""
-    usd = document["waste"]["prefix"]["missed_usd"]
-    return None if usd is None else a_month(document, Decimal(usd))
+    """What missed cache reads cost a month beside what is to be done before; None where no price is known."""
+    usd = net_usd(document, "missed_cache")
+    return None if usd is None else a_month(document, usd)
 
 
 def what_to_fix(document: Document) -> Fix | None:
@@ -61,7 +59,7 @@ def what_to_fix(document: Document) -> Fix | None:
     missed, usd = document["waste"]["prefix"]["missed_tokens"], missed_usd_a_month(document)
     ratio = share(missed, document["tokens"]["input"])
     if ratio is not None and ratio >= MATERIAL_MISSED_RATIO and _is_worth_it(document, usd):
-        return Fix(strings.FIXES["missed_cache"], usd)
+        return Fix(strings.FIXES["missed_cache"], usd, in_options=_is_in_options(document))
     return _dearest(document)
 
 
@@ -78,14 +76,13 @@ def _is_worth_it(document: Document, missed_usd: Decimal | None) -> bool:
 
 def _dearest(document: Document) -> Fix | None:
     """The dearest finding, where it or all waste together is a material part of the money."""
-    found = next((found for found in document["findings"] if found["usd"] is not None), None)
+    found = next((found for found in document["findings"] if found["usd_net"] is not None), None)
     if found is None:
         return None
-    usd = Decimal(found["usd"])
+    usd = Decimal(found["usd_net"])
     before, after = _options_usd(document)
-    kind = found["kind"]
-    words = strings.FIXES.get(kind, strings.FIX_OTHERWISE)
-    fix = Fix(words, a_month(document, usd), in_options=kind in _IN_OPTIONS)
+    words = strings.FIXES.get(found["kind"], strings.FIX_OTHERWISE)
+    fix = Fix(words, a_month(document, usd), in_options=before != after)
     parts = (
         (a_month(document, usd), share(usd, document["costs"]["total"])),
         (before - after, share(before - after, before)),
@@ -95,6 +92,11 @@ def _dearest(document: Document) -> Fix | None:
         for worth, ratio in parts
     )
     return fix if is_material else None
+
+
+def _is_in_options(document: Document) -> bool:
+    before, after = _options_usd(document)
+    return before != after
 
 
 def _options_usd(document: Document) -> tuple[Decimal, Decimal]:

@@ -28,8 +28,11 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from reports import options_tables, page_strings, strings, tables
+from reports import findings_table, options_tables, page_strings, strings, tables
+from reports.application_strings import APPLICATIONS
+from reports.application_tables import application_tables, tasks_note
 from reports.audit_json import AuditInputs
+from reports.cache_curves import memory_table, replicas_chart
 from reports.charts import Chart, Kind
 from reports.decision import Decision
 from reports.definitions import DEFINITIONS
@@ -51,9 +54,12 @@ from reports.numbers import (
     zone_of,
 )
 from reports.options_charts import options_charts, quality_charts
+from reports.reuse_strings import REUSE
+from reports.reuse_tables import reuse_tables
 from reports.sensitivity import sensitivity_charts
 from reports.shape_charts import shape_charts
 from reports.sums import sums_sentences
+from reports.task_chart import tasks_chart
 from reports.waste_charts import waste_charts
 
 SHOWN_FINDINGS = 50
@@ -113,9 +119,13 @@ def render(document: Mapping[str, Any], inputs: AuditInputs, decision: Decision)
         engines=engine_sentences(document),
         sums=sums_sentences(document),
         findings=document["findings"][:SHOWN_FINDINGS],
+        savings_note=findings_table.savings_note(document),
         findings_left=max(0, len(document["findings"]) - SHOWN_FINDINGS),
         definitions=DEFINITIONS,
         words=page_strings.PAGE,
+        reuse=REUSE,
+        applications=APPLICATIONS,
+        tasks_note=tasks_note(document),
         section_names=page_strings.SECTIONS,
         estimates=page_strings.ESTIMATE,
         zone=site_zone(document),
@@ -133,6 +143,8 @@ def _charts(document: Mapping[str, Any], inputs: AuditInputs, decision: Decision
         **demand_charts(document, inputs),
         **shape_charts(document),
         **waste_charts(document),
+        "waste_replicas": replicas_chart(document),
+        "waste_tasks": tasks_chart(document),
         **efficiency_charts(document, inputs),
         **money_charts(document, decision),
         **options_charts(document),
@@ -163,7 +175,10 @@ def _tables(document: Mapping[str, Any], inputs: AuditInputs) -> dict[str, table
         "peaks": tables.peaks_table(document, of_all=True),
         "peaks_other": tables.peaks_table(document, of_all=False),
         "evidence": tables.evidence_table(document),
-        "oversize": tables.oversize_table(document),
+        "savings": findings_table.savings_table(document),
+        **reuse_tables(document),
+        **application_tables(document),
+        "memories": memory_table(document),
         "retries": tables.retries_table(document),
         "pools": tables.pools_table(document),
         "teams": tables.who_table(document, "team"),

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from reports.application_strings import TASKS
+from reports.cache_strings import CACHE
+
 SECTIONS = MappingProxyType(
     {
         "decision": "Decision",
@@ -50,6 +53,8 @@ ABSENT = MappingProxyType(
         "demand_kv": "No resident KV tokens: no call has both a duration and a token count.",
         "waste_waterfall": "No waterfall: input tokens or cache reads are unknown.",
         "waste_curve": "No cache curve: it needs prefix hashes. Log prompts (only keyed hashes are kept).",
+        "waste_replicas": CACHE["absent"],
+        "waste_tasks": TASKS["absent"],
         "waste_sessions": "No growth of sessions: it needs five sessions with ids that reach a third turn.",
         "waste_findings": "No finding exceeds its threshold.",
         "efficiency_mfu": (
@@ -117,12 +122,12 @@ CHART = MappingProxyType(
         "curve": "A cache of {capacity} reaches {ratio} of blocks, nine tenths of the best ({best})",
         "curve_note": "Block LRU over the calls with prefix hashes. Every first sight of a block is a miss.",
         "curve_sampled": "Estimated from a sample of blocks.",
-        "findings_usd": "The dearest finding concerns {usd} of the window",
+        "findings_usd": "The findings save {usd} of the window, the dearest {first} of it",
         "findings_tokens": "The largest finding concerns {tokens} tokens; its money is unknown",
         "findings_note": (
-            "Findings may overlap: they are not to be added up. {left} without known money are left out."
+            "Net of those that are applied before them, so they add up. {left} without known money are left out."
         ),
-        "findings_note_all": "Findings may overlap: they are not to be added up.",
+        "findings_note_all": "Net of those that are applied before them, so they add up.",
         "mfu": "MFU is {busy} while busy and {wall} over the window ({pool})",
         "mfu_note": "By hour. Hatched: no data.",
         "joule": "{rate} output tokens per joule ({pool}, power {source})",
@@ -307,9 +312,16 @@ PAGE = MappingProxyType(
         "peaks_other": "Peaks by model",
         "prefix": "Repeated prefixes",
         "evidence_table": "By evidence",
-        "oversize_table": "Oversize prompts by rule",
         "retries_table": "Failed attempts by kind of error",
         "findings_table": "Findings",
+        "savings_table": "What the findings save, net of each other",
+        "savings_note": (
+            "In the order of the steps, each finding acts on what those before it leave: net figures add up to {usd}{left}, "
+            "what each would save alone does not."
+        ),
+        "savings_left": " ({count} findings without known money are not in it)",
+        "savings_modelled": "modelled by step times, at full replicas",
+        "calls_behind": "calls",
         "pools_table": "Pools",
         "teams_table": "By team",
         "keys_table": "By API key",
@@ -349,8 +361,6 @@ PAGE = MappingProxyType(
         "cache_write": "cache write",
         "output": "output",
         "reasoning": "reasoning",
-        "rule": "rule",
-        "excess": "excess tokens",
         "money": "USD",
         "error_kind": "kind of error",
         "attempts": "attempts",

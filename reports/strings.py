@@ -92,7 +92,7 @@ MONEY = MappingProxyType(
         "window_only": "{total} in the {length} of the window, too short to speak of a month.",
         "as_stated": "As the sources state it for the window: {stated}. No call has a price, so nothing is scaled.",
         "unknown": "Now and after: unknown, {missing}.",
-        "after_cache": "Now {now}; {after} a month if the missed cache reads were read.",
+        "after_waste": "Now {now}; {after} a month with the waste removed.",
         "a_month": "{usd} a month",
         "basis_extrapolated": "extrapolated from {length} of data",
         "basis_fleet": "today's fleet as fleet.toml prices it",

@@ -236,29 +236,6 @@ def prefix_figures(document: Document) -> list[tuple[str, Cell]]:
     ]
 
 
-def oversize_table(document: Document) -> Table:
-    """Oversize prompts by rule."""
-    rows = [
-        [
-            text(rule.replace("_", " ")),
-            count(row["requests"], "oversize"),
-            count(row["input_tokens"], "oversize"),
-            count(row["excess_tokens"], "oversize"),
-            usd(row["excess_usd"], "oversize"),
-        ]
-        for rule, row in document["waste"]["oversize"]["by_rule"].items()
-    ]
-    return cut(
-        rows,
-        PAGE["oversize_table"],
-        (PAGE["rule"], "text"),
-        (PAGE["calls"], "number"),
-        (PAGE["input"], "number"),
-        (PAGE["excess"], "number"),
-        (PAGE["money"], "number"),
-    )
-
-
 def retries_table(document: Document) -> Table:
     """Failed attempts by kind of error."""
     rows = [

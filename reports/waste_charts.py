@@ -12,6 +12,7 @@ from typing import Any
 
 from reports.charts import ACCENT, GREY, INK, WARN, Chart, Twin, bars, finish, over, value_axis
 from reports.document_figures import Document, share
+from reports.finding_parts import net_usd
 from reports.numbers import money, percent, printable, short
 from reports.page_strings import CHART, LABEL
 
@@ -151,9 +152,9 @@ def _cache_curve(document: Document) -> Chart | None:
 
 
 def _findings(document: Document) -> Chart | None:
-    """The dearest findings as bars of money; of tokens where no money is known."""
+    """The dearest findings as bars of net money; of tokens where no money is known."""
     findings = document["findings"]
-    priced = [found for found in findings if found["usd"] is not None and Decimal(found["usd"]) > 0]
+    priced = [found for found in findings if found["usd_net"] is not None and Decimal(found["usd_net"]) > 0]
     counted = sorted((f for f in findings if f["tokens"]), key=lambda found: -found["tokens"])
     chosen = (priced or counted)[:SHOWN_FINDINGS]
     if not chosen:
@@ -161,8 +162,8 @@ def _findings(document: Document) -> Chart | None:
     rows = [
         {
             "name": f"{number}. {printable(found['kind'].replace('_', ' '), 24)}",
-            "value": float(found["usd"]) if priced else found["tokens"],
-            "label": money(found["usd"]) if priced else short(found["tokens"], "tokens"),
+            "value": float(found["usd_net"]) if priced else found["tokens"],
+            "label": money(found["usd_net"]) if priced else short(found["tokens"], "tokens"),
             "colour": WARN if number == 1 else GREY,
         }
         for number, found in enumerate(chosen, start=1)
@@ -171,7 +172,7 @@ def _findings(document: Document) -> Chart | None:
     left = len(findings) - len(priced)
     first = chosen[0]
     title = (
-        CHART["findings_usd"].format(usd=money(first["usd"]))
+        CHART["findings_usd"].format(usd=money(net_usd(document)), first=money(first["usd_net"]))
         if priced
         else CHART["findings_tokens"].format(tokens=short(first["tokens"]))
     )
@@ -181,9 +182,9 @@ def _findings(document: Document) -> Chart | None:
         spec=spec,
         twin=Twin(
             ((LABEL["finding"], "text"), (LABEL["money_exact"], "money"), (LABEL["tokens"], "count")),
-            [(printable(found["title"], 300), found["usd"], found["tokens"]) for found in chosen],
+            [(printable(found["title"], 300), found["usd_net"], found["tokens"]) for found in chosen],
         ),
-        definition="finding",
+        definition="net-savings",
         note=CHART["findings_note"].format(left=left) if priced and left else CHART["findings_note_all"],
         height=height,
     )

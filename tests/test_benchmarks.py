@@ -35,3 +35,16 @@ def test_an_unknown_format_is_named():
     )
     assert done.returncode == 2
     assert "not measured: litelm" in done.stderr
+
+
+@pytest.mark.slow
+def test_waste_is_measured():
+    """The four steps run, and each of their figures is positive."""
+    script = BENCHMARKS / "bench_waste.py"
+    done = subprocess.run(
+        [sys.executable, script, "--quick"], capture_output=True, text=True, timeout=900, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    starts = ["20,000 requests, 160,000 block references", "yardstick", "repetition: ", "curve: ", "curves "]
+    for line, start in zip(done.stdout.splitlines(), starts, strict=True):
+        assert line.startswith(start)

@@ -93,3 +93,9 @@ def test_records_with_odd_values_are_rows_or_rejects(fmt, tmp_path, data):
     text = "".join(json.dumps(line) + "\n" for line in lines)
     sample = fuzz.Sample(fmt.name, "odd values", text.encode())
     assert fuzz.broken_rule(sample, sample.data, tmp_path) is None
+
+
+def test_records_without_any_field_of_use_are_read_beside_one_with_an_odd_count(tmp_path):
+    """What is made of absent fields alone is a single value, and each record gets it."""
+    records = b'{"prompt_tokens": 4.8e-18, "status": "x"}\n{"latency_ms": "x"}\n'
+    assert fuzz.broken_rule(fuzz.Sample("openai_usage", "odd count", records), records, tmp_path) is None

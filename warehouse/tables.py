@@ -1,8 +1,8 @@
 """Declarations of the marts: what each one holds, its grain and its columns.
 
-Belongs here: every table of the published DuckDB file, declared with the classes of `parsers/records.py`; those of the
-waste stage stand in `waste_tables.py`. Does not belong here: how a mart is computed (`warehouse/sql/<mart>.sql` or a
-module of its stage).
+Belongs here: every table of the published DuckDB file, declared with the classes of `parsers/records.py`; those of
+the waste stage stand in `waste_tables.py`, `reuse_tables.py` and `application_tables.py`. Does not belong here: how a
+mart is computed (`warehouse/sql/<mart>.sql` or a module of its stage).
 
 Scopes are written `all`, `model:NAME`, `team:NAME` or `model:NAME/team:NAME`. "model" means model_served, else
 model_requested, else `unknown`; "team" is null where the log names none.
@@ -13,8 +13,10 @@ from __future__ import annotations
 import polars as pl
 
 from parsers.records import COUNT, INSTANT, MONEY, REAL, TEXT, Table
+from warehouse.application_tables import APPLICATION_MARTS
 from warehouse.columns import column as _c
-from warehouse.waste_tables import CACHE_CURVE, FINDINGS, OVERSIZE, REPETITION, RETRIES
+from warehouse.reuse_tables import MISSED_CAUSES, REUSE_GAPS, SESSION_HISTORY
+from warehouse.waste_tables import CACHE_CURVE, FINDING_CALLS, FINDINGS, OVERSIZE, REPETITION, RETRIES
 
 DAY = pl.Date
 
@@ -262,11 +264,19 @@ MARTS = (
     DEMAND_PEAKS,
     REPETITION,
     CACHE_CURVE,
+    MISSED_CAUSES,
+    REUSE_GAPS,
+    SESSION_HISTORY,
     OVERSIZE,
     RETRIES,
+    *APPLICATION_MARTS,
     EFFICIENCY_HOURLY,
     COST_LINES,
     FLEET_OPTIONS,
     FINDINGS,
+    FINDING_CALLS,
     DATA_QUALITY,
 )
+
+REPORTED = tuple(table for table in MARTS if table is not FINDING_CALLS)
+"""Marts that a report is made from; the calls behind findings are as many as the log has, and are for queries."""

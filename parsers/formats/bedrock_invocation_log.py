@@ -166,8 +166,12 @@ def _with_prompt(rows: pl.DataFrame, fields: Fields, context: Context) -> pl.Dat
     parts = pl.when(pl.col(f"{at}.messages").list.len() > 0).then(
         pl.concat_list(*before, *single, pl.col(f"{at}.messages"))
     )
-    hashes = context.hasher.chain(fields.series(parts), rows["input_tokens"])
-    return rows.with_columns(hashes)
+    rows = rows.with_columns(context.hasher.chain(fields.series(parts), rows["input_tokens"]))
+    if not before:
+        return rows
+    return rows.with_columns(
+        context.hasher.tools(fields.series(pl.when(parts.is_not_null()).then(before[0])))
+    )
 
 
 FORMAT = Format(

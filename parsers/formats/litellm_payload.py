@@ -164,8 +164,11 @@ def _with_prompt(rows: pl.DataFrame, fields: Fields, context: Context) -> pl.Dat
         parts = pl.when(parts.list.len() > 0).then(
             pl.concat_list(pl.col("model_parameters.tools").fill_null([]), parts)
         )
-    hashes = context.hasher.chain(fields.series(parts), rows["input_tokens"])
-    return rows.with_columns(hashes)
+    rows = rows.with_columns(context.hasher.chain(fields.series(parts), rows["input_tokens"]))
+    if not fields.has("model_parameters.tools"):
+        return rows
+    tools = fields.series(pl.when(parts.list.len() > 0).then(pl.col("model_parameters.tools")))
+    return rows.with_columns(context.hasher.tools(tools))
 
 
 def _is_withheld() -> pl.Expr:

@@ -14,7 +14,7 @@ from parsers.format import Format
 from parsers.formats.agent_events_log import FORMAT as AGENT_EVENTS
 from parsers.formats.otlp_spans import FORMAT as OTLP
 from parsers.json_heads import mostly
-from parsers.span_names import FIRST_TOKEN_EVENTS, INDEXED_PROMPTS, PROMPTS, READ, TOKEN_PREFIXES
+from parsers.span_names import FIRST_TOKEN_EVENTS, INDEXED_PROMPTS, PROMPTS, READ, TOKEN_PREFIXES, TOOLS
 
 if TYPE_CHECKING:
     from parsers.format import Head, Structure
@@ -92,6 +92,7 @@ WITH RECURSIVE spans AS NOT MATERIALIZED (
             list_filter(json_keys(attributes), lambda k: {_INDEXED}),
             lambda k: k || '=' || coalesce(attributes ->> ('$."' || k || '"'), '')
         )) AS prompt,
+        TRY(from_json(attributes ->> '$."{TOOLS}"', '["JSON"]'))::VARCHAR[] AS tools,
         coalesce(len(list_filter(json_keys(attributes),
             lambda k: ({_COUNTED}) AND k NOT IN ({spans.sql_list(READ)}))) > 0, false) AS has_unread_count,
         {spans.picked(_attribute)}

@@ -13,7 +13,7 @@ from parsers.format import Format, TokenSemantics
 from parsers.formats.otlp_agent_events import FORMAT as AGENT_EVENTS
 from parsers.otlp import ATTRIBUTES, TEXT, attribute, first, signals
 from parsers.records import REQUESTS
-from parsers.span_names import FIRST_TOKEN_EVENTS, INDEXED_PROMPTS, PROMPTS, READ, TOKEN_PREFIXES
+from parsers.span_names import FIRST_TOKEN_EVENTS, INDEXED_PROMPTS, PROMPTS, READ, TOKEN_PREFIXES, TOOLS
 
 if TYPE_CHECKING:
     from parsers.format import Head, Structure
@@ -80,6 +80,7 @@ spans AS NOT MATERIALIZED (
             list_filter(span.attributes, lambda a: {_INDEXED}),
             lambda a: a.key || '=' || coalesce({TEXT}, '')
         )) AS prompt,
+        TRY(from_json({attribute("span.attributes", TOOLS)}, '["JSON"]'))::VARCHAR[] AS tools,
         coalesce(len(list_filter(counted, lambda a: a.key NOT IN ({_READ}))) > 0, false) AS has_unread_count,
         {spans.picked(lambda name: f"texts[list_position(keys, '{name}')]")}
     FROM texts

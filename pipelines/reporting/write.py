@@ -19,7 +19,7 @@ from reports.audit_json import AuditInputs, audit_document
 from reports.decision import Decision, decision
 from reports.page import render
 from warehouse.store import replacing
-from warehouse.tables import MARTS
+from warehouse.tables import REPORTED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +58,7 @@ def write_report(site: Site) -> Report:
         sums=counted_sums(warehouse.scan(USAGE_BUCKETS)),
         lengths=lengths(warehouse.scan(REQUESTS)),
         session_growth=session_growth(warehouse.scan(REQUESTS)),
-        **{table.name: warehouse.read(table) for table in MARTS},
+        **{table.name: warehouse.read(table) for table in REPORTED},
     )
     document = audit_document(inputs)
     decided = decision(document)

@@ -1,4 +1,4 @@
-"""Dagster assets of the sizing stage: options, findings, data quality, and the published marts. Thin.
+"""Dagster assets of the sizing stage: savings, options, findings, data quality, and the published marts. Thin.
 
 Sizing sweeps with numba, whose import takes seconds: so it is imported when it runs.
 """
@@ -7,13 +7,13 @@ import dagster as dg
 import polars as pl
 
 from parsers.records import FILES, REJECTS, REQUESTS
-from pipelines.pricing import UNIT_PRICES
+from pipelines.pricing import UNIT_PRICES, base_prices
 from pipelines.quality import data_quality as quality_of
 from pipelines.resources import materialized, table_metadata
 from pipelines.site import Site
-from pipelines.waste.assets import OVERSIZE_APPS, REPETITION_LEAVES
-from pipelines.waste.retries import failed_attempts
+from pipelines.waste.assets import REPETITION_LEAVES, recall_found
 from pipelines.waste.scopes import known_sum
+from warehouse.application_tables import APPLICATION_WASTE, KV_HELD
 from warehouse.tables import (
     COST_LINES,
     COVERAGE,
@@ -22,29 +22,60 @@ from warehouse.tables import (
     FLEET_OPTIONS,
     MARTS,
 )
-from warehouse.waste_tables import FINDINGS, OVERSIZE, REPETITION
+from warehouse.waste_tables import FINDING_CALLS, FINDINGS, OVERSIZE, REPETITION, RETRIES
 
 GROUP = "sizing"
-_SIZED_FROM = (COVERAGE, REPETITION, OVERSIZE, EFFICIENCY_HOURLY, COST_LINES)
+SAVINGS, FREED = "savings", "freed_capacity"
+"""Frames kept for what follows: what findings save net of each other, and what they free on one's own hardware."""
+_SIZED_FROM = (COVERAGE, EFFICIENCY_HOURLY, COST_LINES)
 
 
 @dg.asset(
     group_name=GROUP,
-    deps=[REQUESTS.name, *(table.name for table in _SIZED_FROM)],
+    deps=[
+        REQUESTS.name,
+        UNIT_PRICES,
+        *(table.name for table in (REPETITION, OVERSIZE, RETRIES, APPLICATION_WASTE, KV_HELD, COST_LINES)),
+    ],
+    description=FINDING_CALLS.description,
+    metadata=table_metadata(FINDING_CALLS),
+)
+def finding_calls(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
+    from pipelines.waste.net_savings import net_savings, spent_by_leaf
+
+    warehouse = site.warehouse
+    savings, calls = net_savings(
+        recall_found(site),
+        warehouse.scan(REQUESTS),
+        base_prices(warehouse.recall(UNIT_PRICES)),
+        spent_by_leaf(warehouse.read(COST_LINES)),
+    )
+    warehouse.keep(SAVINGS, savings)
+    return materialized(warehouse.write_mart(FINDING_CALLS, calls))
+
+
+@dg.asset(
+    group_name=GROUP,
+    deps=[REQUESTS.name, FINDING_CALLS.name, *(table.name for table in _SIZED_FROM)],
     description=FLEET_OPTIONS.description,
     metadata=table_metadata(FLEET_OPTIONS),
 )
 def fleet_options(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
+    from pipelines.sizing.freed_capacity import freed_capacity
+    from pipelines.sizing.load import demand_summary
     from pipelines.sizing.scenarios import options_of_both
 
     marts = {table.name: site.warehouse.read(table) for table in _SIZED_FROM}
-    frame = options_of_both(site.warehouse.scan(REQUESTS), marts, site.fleet)
+    requests, savings = site.warehouse.scan(REQUESTS), site.warehouse.recall(SAVINGS)
+    loads = demand_summary(requests, marts[COVERAGE.name], site.fleet)
+    site.warehouse.keep(FREED, freed_capacity(savings, loads, site.fleet))
+    frame = options_of_both(loads, requests, savings, marts, site.fleet)
     return materialized(site.warehouse.write_mart(FLEET_OPTIONS, frame))
 
 
 @dg.asset(
     group_name=GROUP,
-    deps=[REQUESTS.name, REPETITION.name, OVERSIZE.name, COST_LINES.name],
+    deps=[FINDING_CALLS.name, FLEET_OPTIONS.name, REPETITION.name, COST_LINES.name],
     description=FINDINGS.description,
     metadata=table_metadata(FINDINGS),
 )
@@ -53,10 +84,10 @@ def findings(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
 
     warehouse = site.warehouse
     frame = waste_findings(
-        warehouse.recall(REPETITION_LEAVES),
-        failed_attempts(warehouse.scan(REQUESTS)),
-        warehouse.recall(OVERSIZE_APPS),
+        warehouse.recall(SAVINGS),
+        warehouse.recall(FREED),
         warehouse.read(COST_LINES).select(known_sum(pl.col("cost_usd"))).item(),
+        int(warehouse.recall(REPETITION_LEAVES)["input_tokens"].sum()),
     )
     return materialized(site.warehouse.write_mart(FINDINGS, frame))
 
@@ -84,4 +115,4 @@ def published_marts(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
     return dg.MaterializeResult[None](metadata={"file": str(site.warehouse.publish())})
 
 
-ASSETS = (fleet_options, findings, data_quality, published_marts)
+ASSETS = (finding_calls, fleet_options, findings, data_quality, published_marts)

@@ -1,13 +1,13 @@
 """The load of each pool in the terms that sizing needs: how much at the peak, how much on average, calls of
 what shape.
 
-Belongs here: gathering requests by pool, and taking waste out of them. Does not belong here: finding the
-peaks (`moments.py`), deciding what is waste (the waste stage), hardware (`replicas.py`).
+Belongs here: gathering requests by pool. Does not belong here: finding the peaks (`moments.py`), the load without its
+waste (`waste_removed.py`), hardware (`replicas.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Literal
@@ -235,71 +235,6 @@ def demand_summary(
         )
         summaries.append(_explained(summary, row["cache_unknown"], is_relative=row["relative"]))
     return summaries
-
-
-def all_without_waste(
-    summaries: Sequence[DemandSummary],
-    missed_tokens: Mapping[str, float],
-    oversize_tokens: Mapping[str, float],
-) -> list[DemandSummary]:
-    """Take avoidable input out of every pool.
-
-    Args:
-        summaries: the load as it is.
-        missed_tokens: by log model, input tokens that a working prefix cache would have saved.
-        oversize_tokens: by log model, input tokens that need not be sent.
-
-    """
-
-    def of(load: DemandSummary, tokens: Mapping[str, float]) -> float:
-        return sum(tokens.get(name, 0.0) for name in load.log_models)
-
-    return [without_waste(load, of(load, missed_tokens), of(load, oversize_tokens)) for load in summaries]
-
-
-def without_waste(summary: DemandSummary, missed_tokens: float, oversize_tokens: float) -> DemandSummary:
-    """Take avoidable input out of a load, evenly: mean, tail and peak shrink by the same share.
-
-    Excess goes first: shorter prompts are shorter in their cached and their computed part alike, so the work
-    shrinks by the share that the context shrinks by (oversize / input). Missed cache reads are then taken off
-    what remains, of which the same share is left (missed x (1 - oversize / input)): a token that need not be
-    sent can't also be read from the cache. Reads stay in the context (they still fill the KV cache).
-
-    Args:
-        summary: the load.
-        missed_tokens: input tokens that a working prefix cache would have saved, of the prompts as they are.
-        oversize_tokens: input tokens that need not be sent, cached or not.
-
-    """
-    if missed_tokens <= 0 and oversize_tokens <= 0:
-        return summary
-    shrink = 1 - _share(oversize_tokens, summary.input_tokens)
-    keep = shrink * (1 - _share(missed_tokens, summary.uncached_input_tokens))
-    removed = summary.uncached_input_tokens * (1 - keep)
-    note = (
-        f"{removed:,.0f} input tokens to compute taken out evenly ({1 - keep:.0%} of them), first by prompts "
-        f"{1 - shrink:.0%} shorter, then by cache reads"
-    )
-    return replace(
-        summary,
-        input_tokens=summary.input_tokens * shrink,
-        uncached_input_tokens=summary.uncached_input_tokens * keep,
-        uncached_input_p95=_times(summary.uncached_input_p95, keep),
-        context_p99=_times(summary.context_p99, shrink),
-        peak_uncached_per_s=_times(summary.peak_uncached_per_s, keep),
-        moments=tuple(
-            replace(moment, uncached_per_s=_times(moment.uncached_per_s, keep)) for moment in summary.moments
-        ),
-        basis=(*summary.basis, note),
-    )
-
-
-def _share(part: float, whole: float) -> float:
-    return min(max(part, 0.0) / whole, 1.0) if whole else 0.0
-
-
-def _times(value: float | None, factor: float) -> float | None:
-    return None if value is None else value * factor
 
 
 def _highest(values: Iterable[float | None]) -> float | None:

@@ -1,49 +1,51 @@
 """The two loads that hardware is sized for: as it is, and with the waste removed.
 
-Belongs here: taking missed and oversize tokens out of the demand of each model and out of what its API
-costs. Does not belong here: finding waste (`pipelines/waste/`), options (`options.py`), prices of APIs
-(`api_offers.py`).
+Belongs here: taking what the findings save, net of each other, out of the demand of each model and out of what its API
+costs. Does not belong here: finding waste and what it saves (`pipelines/waste/`), options (`options.py`), prices of
+APIs (`api_offers.py`).
 """
 
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from pipelines.sizing.api_offers import hosted_offers, paid_offers
-from pipelines.sizing.load import all_without_waste, demand_summary
+from pipelines.sizing.load import DemandSummary
 from pipelines.sizing.options import fleet_options
+from pipelines.sizing.waste_removed import Removed, all_without_waste
+from pipelines.waste.net_savings import removed_by_model
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pipelines.fleet import Fleet
 
 
 def options_of_both(
+    as_is: Sequence[DemandSummary],
     requests: pl.LazyFrame,
+    savings: pl.DataFrame,
     marts: Mapping[str, pl.DataFrame],
     fleet: Fleet,
 ) -> pl.DataFrame:
     """Rows of FLEET_OPTIONS for both scenarios.
 
     Args:
+        as_is: the load of each pool.
         requests: the facts.
-        marts: coverage, repetition, oversize, efficiency_hourly, cost_lines by name.
+        savings: what findings save, `net_savings.SAVINGS`.
+        marts: efficiency_hourly, cost_lines by name.
         fleet: the site file.
 
     """
-    coverage, lines = marts["coverage"], marts["cost_lines"]
-    as_is = demand_summary(requests, coverage, fleet)
-    removed = all_without_waste(
-        as_is,
-        missed_tokens=_by_model(_of_models(marts["repetition"]), "missed_tokens"),
-        oversize_tokens=_by_model(_worst_rule(marts["oversize"]), "excess_tokens"),
-    )
+    lines = marts["cost_lines"]
+    by_model = removed_by_model(savings)
+    removed = all_without_waste(as_is, _removed(by_model))
     watts = _measured_w(marts["efficiency_hourly"])
-    shares = _removable_share(marts)
+    shares = _removable_share(by_model, lines)
     return pl.concat(
         [
             fleet_options(
@@ -77,37 +79,22 @@ def _measured_w(efficiency: pl.DataFrame) -> dict[str, float]:
     return {scope.removeprefix("pool:"): watts for scope, watts in known.select("scope", "watts").iter_rows()}
 
 
-def _of_models(repetition: pl.DataFrame) -> pl.DataFrame:
-    return repetition.filter(
-        pl.col("scope").str.starts_with("model:") & ~pl.col("scope").str.contains("/team:")
-    )
+def _removed(by_model: pl.DataFrame) -> dict[str, Removed]:
+    columns = ("model", "calls_removed", "input_removed", "computed_removed", "output_removed")
+    return {model: Removed(*amounts) for model, *amounts in by_model.select(columns).iter_rows()}
 
 
-def _by_model(frame: pl.DataFrame, amount: str) -> dict[str, Any]:
-    known = frame.filter(pl.col(amount).is_not_null())
-    return dict(known.group_by("model").agg(pl.col(amount).sum()).iter_rows())
+def _removable_share(by_model: pl.DataFrame, lines: pl.DataFrame) -> dict[str, Decimal]:
+    """Share of what each model costs that its findings save, net of each other; at most all of it.
 
+    Args:
+        by_model: `model, usd` of `net_savings.removed_by_model`.
+        lines: COST_LINES.
 
-def _worst_rule(oversize: pl.DataFrame) -> pl.DataFrame:
-    """One row per scope: the rule with the largest excess, since a prompt may break several."""
-    return oversize.sort("excess_tokens", descending=True).unique("scope", keep="first", maintain_order=True)
-
-
-def _removable_share(marts: Mapping[str, pl.DataFrame]) -> dict[str, Decimal]:
-    """Share of a model's money that oversize prompts and missed reads cost; at most all of it.
-
-    Excess goes first and missed reads are taken off what remains, as with the tokens of `without_waste`:
-    excess + missed x (1 - excess), both as shares of the money.
     """
-    missed = _by_model(_of_models(marts["repetition"]), "missed_usd")
-    excess = _by_model(_worst_rule(marts["oversize"]), "excess_usd")
-    spent = _by_model(marts["cost_lines"], "cost_usd")
-    shares = {}
-    for model, total in spent.items():
-        first, then = (_share(usd.get(model), total) for usd in (excess, missed))
-        shares[model] = first + then * (1 - first)
-    return shares
-
-
-def _share(part: Decimal | None, whole: Decimal | None) -> Decimal:
-    return min(part / whole, Decimal(1)) if part and whole else Decimal(0)
+    spent = lines.group_by("model").agg(pl.col("cost_usd").sum().alias("spent"))
+    saved = spent.join(by_model, on="model", how="left").select("model", "usd", "spent")
+    return {
+        model: min(usd / total, Decimal(1)) if usd and total else Decimal(0)
+        for model, usd, total in saved.iter_rows()
+    }

@@ -143,6 +143,11 @@ KEYS = (
     Key("nightly-summaries", DATA, "batch@acme.example", "python-httpx/0.28.1"),
     Key("index-refresh", DATA, "batch@acme.example", "python-httpx/0.28.1"),
     Key("legacy-script", None, None, "curl/8.5.0", HOSTILE_END_USER),
+    Key("policy-bot", WORKPLACE, "intranet@acme.example", "openai-python/2.8.0"),
+    Key("title-maker", WORKPLACE, "intranet@acme.example", "openai-node/6.3.0"),
+    Key("wiki-index", ENGINEERING, "kb@acme.example", "python-httpx/0.28.1"),
+    Key("review-mining", DATA, "batch@acme.example", "python-httpx/0.28.1"),
+    Key("clause-drafts", LEGAL, "legal@acme.example", "openai-python/2.8.0"),
 )
 
 MODELS = (
@@ -241,6 +246,19 @@ MODELS = (
         None,
         states_cache_reads=False,
     ),
+    # Nobody calls it until short tasks are routed to it.
+    Model(
+        "claude-haiku-4-5",
+        "anthropic",
+        "claude-haiku-4-5",
+        ("anthropic-haiku",),
+        ("https://api.anthropic.com",),
+        450.0,
+        0.02,
+        6.0,
+        Price(input=1_000, output=5_000, cache_read=100, cache_write=1_250),
+        states_cache_writes=True,
+    ),
 )
 
 _CHAT_OUT = Sizes(420, 0.7, 8, 2_000)
@@ -261,13 +279,13 @@ INTRANET = Workload(
     "intranet chat",
     ("intranet-chat",),
     "qwen3-8b",
-    3_000,
+    2_200,
     "office",
     Sizes(45, 0.5, 12, 150),
     Sizes(180, 0.6, 8, 800),
     stream_ratio=0.7,
     body="short",
-    system_tokens=48,
+    system_tokens=56,
 )
 LABELS = Workload(
     "ticket labels",
@@ -293,7 +311,7 @@ EMBEDDINGS = Workload(
     "embeddings",
     ("index-refresh",),
     "text-embedding-3-small",
-    1_000,
+    500,
     "index",
     Sizes(1_500, 0.6, 100, 8_000),
     Sizes(0, 0.0, 0, 0),
@@ -332,8 +350,18 @@ AGENT_MODEL = "claude-sonnet-4-5"
 AGENT_WEEKLY = {"agent-cli": 900, "agent-ci": 250}
 OVERSIZE_WEEKLY = 20
 BURST_WEEKLY = 400
+HABITS_WEEKLY = {
+    "policy-bot": 300,
+    "title-maker": 400,
+    "wiki-index": 300,
+    "review-mining": 400,
+    "clause-drafts": 300,
+}
+"""Calls of `habits.py`."""
 
-CAPPED_WEEKLY = sum(DOCUMENT_WEEKLY.values()) + sum(AGENT_WEEKLY.values()) + OVERSIZE_WEEKLY
+CAPPED_WEEKLY = OVERSIZE_WEEKLY + sum(
+    sum(weekly.values()) for weekly in (DOCUMENT_WEEKLY, AGENT_WEEKLY, HABITS_WEEKLY)
+)
 """Calls that do not grow beyond the usual volume: see `Day` in `traffic.py`."""
 ALL_WEEKLY = CAPPED_WEEKLY + sum(work.weekly for work in ORDINARY) + FAQ_WEEKLY + BURST_WEEKLY
 """A little more than REQUESTS_PER_WEEK: the gap in the log takes the rest."""

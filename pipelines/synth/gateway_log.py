@@ -51,10 +51,12 @@ def costs_of(calls: Calls) -> Ints:
         "cache_write": write,
         "output": np.maximum(calls.output, 0),
     }
-    free = (calls.outcome == RESPONSE_CACHE) | (calls.outcome == ERROR)
     cost = np.zeros(len(calls), np.int64)
     for name, count in tokens.items():
         cost += count * np.where(over, rates(name, above=True), rates(name, above=False))
+    # A provider charges half for a batch; the counts are such that nothing is rounded.
+    cost = np.where(calls.is_batch == 1, cost // 2, cost)
+    free = (calls.outcome == RESPONSE_CACHE) | (calls.outcome == ERROR)
     return np.where(free, 0, cost)
 
 
@@ -66,7 +68,7 @@ def lines_of(calls: Calls, cost_nano: Ints, rng: np.random.Generator) -> Iterato
         calls.key, calls.model, calls.deployment, calls.started_us, calls.ttft_us,
         calls.duration_us, calls.input, calls.cache_read, calls.cache_write, calls.output, calls.reasoning,
         calls.stream, calls.outcome, calls.error, calls.retries, calls.fallbacks, calls.call, calls.id_call,
-        calls.trace_call, calls.in_session, cost_nano,
+        calls.trace_call, calls.in_session, calls.limit, calls.is_batch, cost_nano,
     )  # fmt: skip
     rows = zip(*(column[order].tolist() for column in columns), strict=True)
     bodies = calls.bodies
@@ -78,7 +80,7 @@ def _line(
     digits: str, body: str, key: int, model: int, deployment: int, started: int, ttft: int,
     duration: int, given: int, read: int, write: int, output: int, reasoning: int, stream: int, outcome: int,
     error: int, retries: int, fallbacks: int, call: int, id_call: int, trace: int, in_session: int,
-    cost_nano: int,
+    limit: int, is_batch: int, cost_nano: int,
 ) -> str:  # fmt: skip
     ended = started + duration
     call_uuid = _uuid(digits, call * _ID_DIGITS + 32)
@@ -96,8 +98,13 @@ def _line(
         if given != UNKNOWN:
             usage = _usage(spec, given, read, write, output, reasoning)
         response = (
-            _REDACTED_RESPONSE if body is REDACTED else _response(spec, base_id, ended // SECOND_US, usage)
+            _REDACTED_RESPONSE
+            if body is REDACTED
+            else _response(
+                spec, base_id, ended // SECOND_US, usage, is_cut=0 < limit <= output, is_batch=is_batch
+            )
         )
+    most = f'"max_tokens":{limit},' if limit else ""
     shown = [max(count, 0) for count in (given, output)]
     who, what, hidden = _fragments(key, model, deployment)
     cache_hit = "true" if outcome == RESPONSE_CACHE else "false" if has_stream or outcome == ERROR else "null"
@@ -116,7 +123,7 @@ def _line(
         f'"metadata":{{{who}"usage_object":{usage}}},"cache_key":{cache_key},"response_cost":{cost},'
         f'"total_tokens":{shown[0] + shown[1]},"prompt_tokens":{shown[0]},'
         f'"completion_tokens":{shown[1]},{_caller(key)}"messages":{body},"response":{response},'
-        f'"model_parameters":{{"stream":{"true" if stream else "false"}}},'
+        f'"model_parameters":{{{most}"stream":{"true" if stream else "false"}}},'
         f'"hidden_params":{{{hidden}"response_cost":{cost},"additional_headers":{{"x-litellm-attempted-retries":{retries},'
         f'"x-litellm-attempted-fallbacks":{fallbacks}}}}},{_error(outcome, error, model)}}}\n'
     )
@@ -151,17 +158,19 @@ def _usage(spec: Model, given: int, read: int, write: int, output: int, reasonin
         more = f',"cache_creation_input_tokens":{write},"cache_read_input_tokens":{read}'
     else:
         thought = f'{{"reasoning_tokens":{reasoning}}}' if spec.reasoning_ratio else "null"
-        cached = f'{{"cached_tokens":{read}}}' if spec.states_cache_reads else "null"
+        cached = f'{{"cached_tokens":{read}}}' if read != UNKNOWN else "null"
         more = ""
     return f'{{{counts},"completion_tokens_details":{thought},"prompt_tokens_details":{cached}{more}}}'
 
 
-def _response(spec: Model, base_id: str, created: int, usage: str) -> str:
+def _response(spec: Model, base_id: str, created: int, usage: str, *, is_cut: bool, is_batch: int) -> str:
     if spec.call_type != "acompletion":
         return f'{{"model":"{spec.name}","object":"list","usage":{usage}}}'
+    reason, tier = "length" if is_cut else "stop", '"service_tier":"batch",' if is_batch else ""
     return (
-        f'{{"id":"{base_id}","created":{created},"model":"{spec.name}","object":"chat.completion",'
-        '"choices":[{"finish_reason":"stop","index":0,"message":{"content":"redacted-by-litellm","role":"assistant"}}],'
+        f'{{"id":"{base_id}",{tier}"created":{created},"model":"{spec.name}","object":"chat.completion",'
+        f'"choices":[{{"finish_reason":"{reason}","index":0,'
+        '"message":{"content":"redacted-by-litellm","role":"assistant"}}],'
         f'"usage":{usage}}}'
     )
 

@@ -23,6 +23,7 @@ from pipelines.synth.traffic import (
     Ints,
     join,
 )
+from pipelines.synth.waste_kinds import FAILED_ATTEMPTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +73,10 @@ OVERLAP_DAY = 1
 OVERLAP_LINES = 240
 
 
-def happen(calls: Calls, day: Day, *, plant_waste: bool) -> Calls:
+def happen(calls: Calls, day: Day) -> Calls:
     """Let a day's share of everything go wrong; failed attempts are added as rows of their own.
 
-    Without `plant_waste` nothing fails: only clients hang up and usage goes missing.
+    With failed attempts mended nothing fails: only clients hang up and usage goes missing.
     """
     rng = day.rng("incidents")
     portal = calls.model == MODEL_NUMBER["llama-3.3-70b"]
@@ -84,7 +85,8 @@ def happen(calls: Calls, day: Day, *, plant_waste: bool) -> Calls:
     fine = calls.outcome == OK
     mobile = fine & (calls.key == KEY_NUMBER["mobile-app"]) & (calls.stream == 1)
     lost = _pick(rng, mobile, USAGE_LOST_RATIO)
-    if plant_waste:
+    failed: list[Calls] = []
+    if FAILED_ATTEMPTS in day.waste:
         free = fine & people & ~_mask(lost, len(calls))
         fallback = _pick(rng, free, FALLBACK_RATIO)
         retried = _pick(rng, free & ~_mask(fallback, len(calls)), RETRY_500_RATIO)
@@ -101,7 +103,7 @@ def happen(calls: Calls, day: Day, *, plant_waste: bool) -> Calls:
         _fail(calls, _pick(rng, calls.key == KEY_NUMBER["legacy-script"], LOST_400_RATIO), CONTEXT, rng)
     for name in ("input", "output", "cache_read", "cache_write", "reasoning"):
         getattr(calls, name)[lost] = UNKNOWN
-    return _append(calls, failed) if plant_waste else calls
+    return _append(calls, failed) if failed else calls
 
 
 def _pick(rng: np.random.Generator, among: Bools, ratio: float) -> Ints:

@@ -1,6 +1,7 @@
 """What was planted in the example week, found again in the rows that were written.
 
-Belongs here: one finder for each kind. Does not belong here: planting (`sessions.py`, `incidents.py`).
+Belongs here: one finder for each kind. Does not belong here: planting (`sessions.py`, `incidents.py`), small habits
+(`planted_habits.py`).
 
 Tokens of `repeated_documents` and `cached_documents` are those of the leading messages that an earlier call
 of the same session sent byte for byte; of all other kinds the input tokens.
@@ -9,7 +10,6 @@ of the same session sent byte for byte; of all other kinds the input tokens.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,55 +17,25 @@ import numpy as np
 from pipelines.synth.company import (
     AGENT_MODEL,
     DOCUMENT_MODELS,
+    INTRANET,
     KEY_NUMBER,
-    KEYS,
     MODEL_NUMBER,
     MODELS,
     UNKNOWN,
 )
 from pipelines.synth.incidents import ERRORS
+from pipelines.synth.planted_entry import Planted, entry
+from pipelines.synth.planted_habits import habits_in
 from pipelines.synth.sessions import ANTHROPIC_TTL_US, UNCACHED_AGENT, WASTEFUL_KEY, cacheable_tokens
 from pipelines.synth.tally import Rows, iso, usd
 from pipelines.synth.traffic import CANCELLED, ERROR, MINUTE_US, RESPONSE_CACHE, Bools, Ints
-
-
-@dataclass(frozen=True)
-class Planted:
-    """One thing that is in the logs on purpose."""
-
-    kind: str
-    team: str | None
-    key_alias: str | None
-    model: str | None
-    requests: int
-    tokens: int
-    first_at: str | None
-    last_at: str | None
-    detail: dict[str, Any]
+from pipelines.synth.waste_kinds import PAST_PRICE_STEP, UNSTATED_READS
 
 
 def planted_in(rows: Rows) -> Iterator[Planted]:
     """Everything that was planted, by kind; a kind that is not there gives nothing."""
-    for find in (_documents, _agents, _simple, _failures):
+    for find in (_documents, _agents, _price_step, _unstated, habits_in, _simple, _failures):
         yield from find(rows)
-
-
-def _entry(
-    kind: str, rows: Rows, tokens: int, alias: str | None, model: str | None, **detail: Any
-) -> Planted:
-    key = KEYS[KEY_NUMBER[alias]] if alias else None
-    starts = rows["started_us"]
-    return Planted(
-        kind,
-        key.team.name if key and key.team else None,
-        alias,
-        MODELS[MODEL_NUMBER[model]].log_name if model else None,
-        len(rows),
-        tokens,
-        iso(int(starts.min())) if len(rows) else None,
-        iso(int(starts.max())) if len(rows) else None,
-        detail,
-    )
 
 
 def _of_key(rows: Rows, alias: str) -> Rows:
@@ -92,13 +62,13 @@ def _documents(rows: Rows) -> Iterator[Planted]:
         # Each document has to be written to the cache once before it can be read; where that costs more than
         # plain input, it comes off.
         premium = max(model.price.cache_write - model.price.input, 0) if model.price else 0
-        written = int(cacheable[_is_first(repeated["trace_call"])].sum()) if premium else 0
-        is_waste = alias == WASTEFUL_KEY
+        is_waste = alias == WASTEFUL_KEY and not own.tokens("cache_read")
+        written = int(cacheable[_is_first(repeated["trace_call"])].sum()) if premium and is_waste else 0
         if is_waste and not len(repeated):
             continue
         # Calls that repeat no document repeat the system text alone, all but the first.
         alone = len(own) - len(repeated) - 1
-        yield _entry(
+        yield entry(
             "repeated_documents" if is_waste else "cached_documents",
             repeated,
             int(repeated["prefix"].sum()),
@@ -135,7 +105,7 @@ def _agents(rows: Rows) -> Iterator[Planted]:
         cliff = MODELS[MODEL_NUMBER[AGENT_MODEL]].price
         over = own["input"] > (cliff.cliff_tokens or 0) if cliff else np.zeros(len(own), np.bool_)
         has_cache = bool(own["cache_write"].max() > 0)
-        yield _entry(
+        yield entry(
             "agent_sessions" if has_cache else "agent_sessions_without_cache",
             own,
             own.tokens("input"),
@@ -151,6 +121,50 @@ def _agents(rows: Rows) -> Iterator[Planted]:
             above_price_cliff_input_tokens=int(own["input"][over].sum()),
             spend_usd=usd(int(own["cost"].sum())),
         )
+
+
+def _price_step(rows: Rows) -> Iterator[Planted]:
+    """Calls that paid the higher price for all of their tokens, and what the step alone cost them.
+
+    `near_saved_usd` is what those just above the step save if they are sent as long as the step is, less of everything.
+    """
+    price = MODELS[MODEL_NUMBER[AGENT_MODEL]].price
+    if price is None or price.above is None or price.cliff_tokens is None:
+        return
+    own = rows.served.where(rows.served["model"] == MODEL_NUMBER[AGENT_MODEL])
+    part = own.where(own["input"] > price.cliff_tokens)
+    if not len(part):
+        return
+    read, write = part["cache_read"], part["cache_write"]
+    given = (part["input"] - read - write) * price.input + read * price.cache_read + write * price.cache_write
+    returned = part["output"] * price.output
+    extra = part["cost"] - given - returned
+    saved = part["cost"] - given * price.cliff_tokens // part["input"] - returned
+    near = part["input"] <= price.cliff_tokens * 105 // 100
+    yield entry(
+        PAST_PRICE_STEP,
+        part,
+        part.tokens("input"),
+        None,
+        AGENT_MODEL,
+        step_tokens=price.cliff_tokens,
+        extra_usd=usd(int(extra.sum())),
+        near_requests=int(near.sum()),
+        near_excess_tokens=int((part["input"] - price.cliff_tokens)[near].sum()),
+        near_extra_usd=usd(int(extra[near].sum())),
+        near_saved_usd=usd(int(saved[near].sum())),
+    )
+
+
+def _unstated(rows: Rows) -> Iterator[Planted]:
+    """Calls to an own engine that does not say what it read from its cache, though they share a system text."""
+    model = MODELS[MODEL_NUMBER[INTRANET.model]]
+    part = rows.served.where(rows.served["model"] == MODEL_NUMBER[model.name])
+    part = part.where((part["input"] != UNKNOWN) & (part["cache_read"] == UNKNOWN))
+    if len(part):
+        cacheable = int(cacheable_tokens(np.array(INTRANET.system_tokens), model.provider)) * (len(part) - 1)
+        alias = INTRANET.keys[0]
+        yield entry(UNSTATED_READS, part, part.tokens("input"), alias, model.name, cacheable_tokens=cacheable)
 
 
 def _simple(rows: Rows) -> Iterator[Planted]:
@@ -186,7 +200,7 @@ def _simple(rows: Rows) -> Iterator[Planted]:
                     "peak_minute": iso(int(minutes[best]) * MINUTE_US),
                     "peak_requests": int(calls[best]),
                 }
-            yield _entry(kind, part, given, alias, model, **detail)
+            yield entry(kind, part, given, alias, model, **detail)
 
 
 def _failures(rows: Rows) -> Iterator[Planted]:
@@ -207,4 +221,4 @@ def _failures(rows: Rows) -> Iterator[Planted]:
                 models = {MODELS[model].name for model in part["model"].tolist()}
                 model = models.pop() if len(models) == 1 else None
                 detail = {"http_status": error.http_status, "error_kind": error.kind}
-                yield _entry(kind, part, 0, None, model, calls=len(np.unique(part["call"])), **detail)
+                yield entry(kind, part, 0, None, model, calls=len(np.unique(part["call"])), **detail)

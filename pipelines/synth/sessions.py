@@ -36,6 +36,7 @@ from pipelines.synth.traffic import (
     MINUTE_US,
     RESPONSE_CACHE,
     SECOND_US,
+    VLLM_BLOCK,
     Calls,
     Day,
     Ints,
@@ -43,18 +44,25 @@ from pipelines.synth.traffic import (
     calls_of,
     sizes,
 )
+from pipelines.synth.waste_kinds import (
+    AGENTS_WITHOUT_CACHE,
+    OVERSIZE_PROMPTS,
+    PAST_PRICE_STEP,
+    REPEATED_DOCUMENTS,
+    REPEATED_QUESTIONS,
+)
 
 OPENAI_MINIMUM, OPENAI_STEP = 1_024, 128
 ANTHROPIC_MINIMUM = 1_024
-VLLM_BLOCK = 16
 ANTHROPIC_TTL_US = 5 * MINUTE_US
 SYSTEM_TOKENS = {"contract-review": 400, "kb-search": 400, "handbook-search": 1_504}
 WASTEFUL_KEY = "contract-review"
 UNCACHED_AGENT = "agent-ci"
-COMPACTION_TOKENS = 380_000
+COMPACTION_TOKENS, EARLY_COMPACTION_TOKENS = 380_000, 160_000
+"""The second lies below the price step of the agents' model, 200,000 tokens."""
 PAUSE_RATIO = 0.04
 
-_FAQ_SYSTEM_TOKENS, _FAQ_QUESTIONS = 100, 40
+_FAQ_SYSTEM_TOKENS = 100
 _FAQ_TTL_US = HOUR_US
 _ANSWER = Sizes(280, 0.5, 30, 1_200)
 _TURN = Sizes(320, 0.8, 20, 3_000)
@@ -70,13 +78,56 @@ def cacheable_tokens(prefix: Ints, provider: str) -> Ints:
     return prefix // VLLM_BLOCK * VLLM_BLOCK
 
 
+@dataclass(frozen=True)
+class Questions:
+    """Questions that are asked again and again, some more often than others, `together` of them within minutes."""
+
+    what: str
+    weekly: int
+    rhythm: str
+    different: int
+    is_capped: bool = False
+    together: int = 1
+
+    def of_day(self, day: Day) -> tuple[np.random.Generator, Ints, Ints]:
+        """When they are asked on a day, and which; the generator goes on from there."""
+        rng = day.rng(self.what)
+        count = day.count(self.weekly, self.rhythm, capped=self.is_capped)
+        started = day.arrivals(rng, -(-count // self.together), self.rhythm).repeat(self.together)[:count]
+        if self.together > 1:
+            after = rng.integers(25 * SECOND_US, 75 * SECOND_US, count) * (np.arange(count) % self.together)
+            started = np.sort(started + after)
+        weights = 1 / np.arange(1, self.different + 1)
+        return rng, started, rng.choice(self.different, count, p=weights / weights.sum())
+
+    def answer_from_cache(self, day: Day, calls: Calls, asked: Ints, life_us: int | None) -> None:
+        """Let the gateway's response cache answer what was answered less than `life_us` ago; None = ever before."""
+        rng = day.rng(f"{self.what} cache")
+        is_kept = life_us is None
+        earlier = [self.of_day(ago)[2].tolist() for ago in day.before()] if is_kept else []
+        kept = {question for questions in earlier for question in questions}
+        answered: dict[int, int] = {}
+        for row, question in enumerate(asked.tolist()):
+            first = row if question in kept else answered.get(question, -1)
+            age_us = int(calls.started_us[row] - calls.ended_us[first])
+            if question in kept or (first >= 0 and age_us >= 0 and (life_us is None or age_us < life_us)):
+                calls.outcome[row] = RESPONSE_CACHE
+                calls.id_call[row] = first
+                calls.duration_us[row] = calls.ttft_us[row] = rng.integers(1_500, 6_000)
+            elif first < 0 or age_us >= 0:
+                answered[question] = row
+
+
+FAQ = Questions("faq", FAQ_WEEKLY, "people", 40)
+
+
 def faq(day: Day, pool: TextPool) -> Calls:
-    """Frequent questions: a second call within an hour is answered from the gateway's response cache."""
-    rng = day.rng("faq")
-    count = day.count(FAQ_WEEKLY, "people")
-    started = day.arrivals(rng, count, "people")
-    weights = 1 / np.arange(1, _FAQ_QUESTIONS + 1)
-    asked = rng.choice(_FAQ_QUESTIONS, count, p=weights / weights.sum())
+    """Frequent questions: a second call within an hour is answered from the gateway's response cache.
+
+    With the waste mended that cache keeps an answer for the whole week.
+    """
+    rng, started, asked = FAQ.of_day(day)
+    count = len(asked)
     tokens = 12 + asked % 20
     system = pool.text("You answer frequent questions. ", _FAQ_SYSTEM_TOKENS, 77_000)
     bodies = [
@@ -92,17 +143,10 @@ def faq(day: Day, pool: TextPool) -> Calls:
         model=np.full(count, MODEL_NUMBER["gpt-5-mini"]),
         input=_FAQ_SYSTEM_TOKENS + tokens,
         output=80 + asked * 3,
+        prompt=asked + 1,
     )
     add_speed(calls, rng)
-    answered: dict[int, int] = {}
-    for row, question in enumerate(asked.tolist()):
-        first = answered.get(question)
-        if first is not None and calls.ended_us[first] <= started[row] < calls.ended_us[first] + _FAQ_TTL_US:
-            calls.outcome[row] = RESPONSE_CACHE
-            calls.id_call[row] = first
-            calls.duration_us[row] = calls.ttft_us[row] = rng.integers(1_500, 6_000)
-        elif first is None or started[row] >= calls.ended_us[first]:
-            answered[question] = row
+    FAQ.answer_from_cache(day, calls, asked, _FAQ_TTL_US if REPEATED_QUESTIONS in day.waste else None)
     return calls
 
 
@@ -123,12 +167,12 @@ class _Rows:
         return calls_of(self.bodies, **{name: np.array(column, np.int64) for name, column in columns.items()})
 
 
-def documents(day: Day, alias: str, pool: TextPool, *, plant_waste: bool) -> Calls:
+def documents(day: Day, alias: str, pool: TextPool) -> Calls:
     """Sessions of questions on one long document each: system text, document, question, again and again.
 
     `contract-review` never asks its provider to cache, so nothing is read although the leading messages are
-    equal to the byte and minutes apart; without `plant_waste` each of its calls has a document of its own.
-    The other keys are the control: what can be read from a cache is read and reported.
+    equal to the byte and minutes apart; with the waste mended it writes each document once and reads it from
+    then on. The other keys are the control: what can be read from a cache is read and reported.
     """
     rng = day.rng(alias)
     count = day.count(DOCUMENT_WEEKLY[alias], "office", capped=True)
@@ -136,22 +180,23 @@ def documents(day: Day, alias: str, pool: TextPool, *, plant_waste: bool) -> Cal
     model = MODELS[MODEL_NUMBER[DOCUMENT_MODELS[alias]]]
     system_tokens = SYSTEM_TOKENS[alias]
     system = pool.text(f"You serve {alias}. ", system_tokens, len(alias) * 7_001)
-    repeats = plant_waste or alias != WASTEFUL_KEY
+    caches = alias != WASTEFUL_KEY or REPEATED_DOCUMENTS not in day.waste
     rows = _Rows()
     while len(rows.bodies) < count:
         session = len(rows.bodies)
         prefix = _prefix_tokens(rng, model)
         at, place = next(starts), int(rng.integers(0, 1 << 20))
         for turn in range(min(int(rng.integers(3, 9)), count - session)):
-            document = f"{day.number}-{session}" + ("" if repeats else f"-{turn}")
             question = int(rng.integers(24, 90))
             body = messages(
                 ("system", system),
-                ("user", pool.text(f"Document {document}. ", prefix - system_tokens, place)),
+                ("user", pool.text(f"Document {day.number}-{session}. ", prefix - system_tokens, place)),
                 ("user", pool.text(f"Question {session}-{turn}: ", question, place + turn)),
             )
             # The system text was sent by an earlier session, except for the first call of the week.
-            seen = prefix if turn and repeats else system_tokens if session + turn + day.number else 0
+            seen = prefix if turn else system_tokens if session + day.number else 0
+            read = _whole_steps(seen, model) if caches else 0
+            writes = caches and model.name == DOCUMENT_MODELS[WASTEFUL_KEY]
             rows.add(
                 body,
                 started_us=at,
@@ -159,10 +204,10 @@ def documents(day: Day, alias: str, pool: TextPool, *, plant_waste: bool) -> Cal
                 model=MODEL_NUMBER[model.name],
                 input=prefix + question,
                 output=int(sizes(rng, 1, _ANSWER)[0]),
-                cache_read=0 if alias == WASTEFUL_KEY else _whole_steps(seen, model),
-                cache_write=0 if model.states_cache_writes else UNKNOWN,
+                cache_read=read,
+                cache_write=prefix - read if writes else 0 if model.states_cache_writes else UNKNOWN,
                 trace_call=session,
-                prefix=prefix if repeats else 0,
+                prefix=prefix,
                 system=system_tokens,
             )
             # Longer than any answer takes to begin, far shorter than any cache's life.
@@ -183,16 +228,17 @@ def _prefix_tokens(rng: np.random.Generator, model: Model) -> int:
     return tokens // VLLM_BLOCK * VLLM_BLOCK + 3 * VLLM_BLOCK // 4
 
 
-def agents(day: Day, alias: str, *, plant_waste: bool) -> Calls:
+def agents(day: Day, alias: str) -> Calls:
     """Coding-agent sessions on Claude whose context grows to hundreds of thousands of tokens.
 
     Each turn reads what the turn before wrote to the cache, writes what is new, and leaves a few tokens
     uncached; after a pause longer than the cache's life everything is written again. `agent-ci` never asks
-    for caching unless `plant_waste` is off.
+    for caching, unless that is mended; contexts stay below the model's price step only if that is mended.
     """
     rng = day.rng(alias)
     count = day.count(AGENT_WEEKLY[alias], "office", capped=True)
-    caches = alias != UNCACHED_AGENT or not plant_waste
+    caches = alias != UNCACHED_AGENT or AGENTS_WITHOUT_CACHE not in day.waste
+    most = COMPACTION_TOKENS if PAST_PRICE_STEP in day.waste else EARLY_COMPACTION_TOKENS
     rows = _Rows()
     while len(rows.bodies) < count:
         session = len(rows.bodies)
@@ -201,7 +247,7 @@ def agents(day: Day, alias: str, *, plant_waste: bool) -> Calls:
         context = int(rng.integers(12_000, 18_000))
         cached, last_at = 0, at
         for _ in range(min(int(rng.integers(30, 100)), count - session)):
-            if context > COMPACTION_TOKENS:
+            if context > most:
                 # The client compacts: system text and tools stay, the rest becomes a summary.
                 context, cached = int(rng.integers(24_000, 36_000)), min(cached, 11_000)
             tail = int(rng.integers(3, 9))
@@ -236,12 +282,17 @@ def _turn_us(rng: np.random.Generator, uncached: int, output: int, *, has_pauses
     return int(slowest_ms * 1_000 + pause_s * SECOND_US)
 
 
-def oversize(day: Day, *, plant_waste: bool) -> Calls:
-    """Dumps of 60 to 150 thousand tokens, pasted to get one label each; three a log at least."""
+def oversize(day: Day) -> Calls:
+    """Dumps of 60 to 150 thousand tokens, pasted to get one label each; three a log at least.
+
+    With the waste mended they are as long as other tickets.
+    """
     rng = day.rng("oversize")
     least = 3 * DAYS_PER_WEEK / (day.days * day.capped_scale)
     count = day.count(max(OVERSIZE_WEEKLY, least), "office", capped=True)
-    given = rng.integers(60_000, 150_000, count) if plant_waste else sizes(rng, count, LABELS.input)
+    given, is_large = rng.integers(60_000, 150_000, count), OVERSIZE_PROMPTS in day.waste
+    if not is_large:
+        given = sizes(day.rng("trimmed"), count, LABELS.input) + LABELS.system_tokens
     calls = calls_of(
         [REDACTED] * count,
         started_us=day.arrivals(rng, count, "office"),
@@ -249,6 +300,6 @@ def oversize(day: Day, *, plant_waste: bool) -> Calls:
         model=np.full(count, MODEL_NUMBER[LABELS.model]),
         input=given,
         output=sizes(rng, count, LABELS.output),
-        is_large=np.full(count, int(plant_waste)),
+        is_large=np.full(count, int(is_large)),
     )
     return add_speed(calls, rng)

@@ -19,7 +19,8 @@ _DAY_STEP = 1 << 40
 """Row numbers of different days differ by this."""
 _KEPT = (
     "started_us", "key", "model", "input", "cache_read", "cache_write", "output", "reasoning", "outcome",
-    "error", "retries", "fallbacks", "call", "trace_call", "in_session", "prefix", "system", "is_large",
+    "error", "retries", "fallbacks", "call", "trace_call", "in_session", "prefix", "system", "is_large", "prompt",
+    "duration_us", "limit", "is_batch",
 )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ here: what is sent again and again (`sessions.py`), what goes wrong (`incidents.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -23,11 +23,11 @@ from pipelines.synth.company import (
     PORTAL,
     REQUESTS_PER_WEEK,
     UNKNOWN,
-    Model,
     Sizes,
     Workload,
 )
 from pipelines.synth.prompts import REDACTED, TextPool, messages
+from pipelines.synth.waste_kinds import ALL, UNSTATED_READS
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -38,6 +38,8 @@ HOUR_US = 60 * MINUTE_US
 DAY_US = 24 * HOUR_US
 DAYS_PER_WEEK, _SATURDAY = 7, 5
 OK, CANCELLED, ERROR, RESPONSE_CACHE = range(4)
+VLLM_BLOCK = 16
+"""Tokens in a block of the own engines' prefix cache."""
 LAUNCH_WEEKDAY = 2
 LAUNCH_US = 15 * HOUR_US
 """The launch: Wednesday, 15:00 UTC; the rush peaks 5.5 minutes later and is over after 11."""
@@ -68,6 +70,8 @@ class Calls:
         prefix: tokens of the leading messages (system text, document) that a session sends every time.
         system: the part of prefix that all sessions of the key share.
         is_large: 1 for a prompt far too big for its task.
+        limit: most output tokens that the call allows; 0 where it does not say. is_batch: 1 for a call of a batch.
+        prompt: number of the whole prompt, the same for calls of one key that send the same; 0 where none does.
 
     """
 
@@ -95,6 +99,9 @@ class Calls:
     prefix: Ints
     system: Ints
     is_large: Ints
+    prompt: Ints
+    limit: Ints
+    is_batch: Ints
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -143,8 +150,8 @@ def join(parts: list[Calls]) -> Calls:
 class Day:
     """One UTC day of the week, and how much of everything falls on it.
 
-    contexts: these stay at the usual volume where more is wanted, so that a large log has lines of ordinary
-    length.
+    `capped_scale` is that of the calls with long contexts: these stay at the usual volume where more is wanted, so that
+    a large log has lines of ordinary length. `waste`: the kinds of `waste_kinds.py` that are planted.
     """
 
     number: int
@@ -154,6 +161,7 @@ class Day:
     scale: float
     capped_scale: float
     seed: int
+    waste: frozenset[str] = ALL
 
     @property
     def start_us(self) -> int:
@@ -166,6 +174,13 @@ class Day:
         """Whether the launch is today: on the first Wednesday, or on the last day if there is none."""
         ahead = (LAUNCH_WEEKDAY - self.first.weekday()) % DAYS_PER_WEEK
         return self.number == min(ahead, self.days - 1)
+
+    def before(self) -> list[Day]:
+        """The days before this one."""
+        return [
+            replace(self, number=number, day=self.first + timedelta(days=number))
+            for number in range(self.number)
+        ]
 
     def rng(self, what: str) -> np.random.Generator:
         """Random numbers for one purpose on one day, independent of all others."""
@@ -230,7 +245,6 @@ def ordinary(day: Day, work: Workload, pool: TextPool) -> Calls:
     """Calls of one workload on one day."""
     rng = day.rng(work.name)
     count = day.count(work.weekly, work.rhythm)
-    model = MODELS[MODEL_NUMBER[work.model]]
     started = day.arrivals(rng, count, work.rhythm)
     keys = np.array([KEY_NUMBER[alias] for alias in work.keys])[rng.integers(0, len(work.keys), count)]
     asked = sizes(rng, count, work.input)
@@ -246,7 +260,7 @@ def ordinary(day: Day, work: Workload, pool: TextPool) -> Calls:
         input=given,
         output=sizes(rng, count, work.output),
         stream=(rng.random(count) < work.stream_ratio).astype(np.int64),
-        cache_read=_cache_reads(rng, given, model, work.cached_ratio),
+        cache_read=_cache_reads(day, rng, given, work),
     )
     return add_speed(calls, rng)
 
@@ -259,12 +273,15 @@ def _short_bodies(day: Day, work: Workload, pool: TextPool, asked: list[int], pl
     ]
 
 
-def _cache_reads(rng: np.random.Generator, given: Ints, model: Model, ratio: float) -> Ints:
+def _cache_reads(day: Day, rng: np.random.Generator, given: Ints, work: Workload) -> Ints:
+    model = MODELS[MODEL_NUMBER[work.model]]
+    if model.is_own and not model.states_cache_reads and UNSTATED_READS not in day.waste:
+        return np.full(len(given), work.system_tokens // VLLM_BLOCK * VLLM_BLOCK)
     if not model.states_cache_reads:
         return np.full(len(given), UNKNOWN)
-    block = 16
-    share = rng.beta(2, 2, len(given)) * 2 * ratio
-    return np.minimum(np.floor(given * share / block), (given - 1) // block).astype(np.int64) * block
+    share = rng.beta(2, 2, len(given)) * 2 * work.cached_ratio
+    blocks = np.minimum(np.floor(given * share / VLLM_BLOCK), (given - 1) // VLLM_BLOCK)
+    return blocks.astype(np.int64) * VLLM_BLOCK
 
 
 def burst(day: Day) -> Calls:
@@ -281,6 +298,6 @@ def burst(day: Day) -> Calls:
         input=given,
         output=sizes(rng, count, PORTAL.output),
         stream=np.ones(count, np.int64),
-        cache_read=_cache_reads(rng, given, MODELS[MODEL_NUMBER[PORTAL.model]], PORTAL.cached_ratio),
+        cache_read=_cache_reads(day, rng, given, PORTAL),
     )
     return add_speed(calls, rng)

@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 
 from pipelines.synth.company import KEYS, MODELS, UNKNOWN
-from pipelines.synth.planted import Planted, planted_in
+from pipelines.synth.planted import planted_in
+from pipelines.synth.planted_entry import Planted
 from pipelines.synth.tally import Rows, Tally, iso, usd
 from pipelines.synth.traffic import CANCELLED, ERROR, MINUTE_US, RESPONSE_CACHE
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _UNATTRIBUTED = "unattributed"
 
 
@@ -32,7 +33,7 @@ class Truth:
     seed: int
     start: str
     days: int
-    plant_waste: bool
+    waste: list[str]
     files: dict[str, int]
     lines: int
     duplicate_lines: int
@@ -65,7 +66,7 @@ class Truth:
 
 
 def truth_of(
-    tally: Tally, *, seed: int, start: str, days: int, plant_waste: bool, telemetry: dict[str, Any]
+    tally: Tally, *, seed: int, start: str, days: int, waste: frozenset[str], telemetry: dict[str, Any]
 ) -> Truth:
     """Count everything that was written."""
     rows = tally.rows()
@@ -80,7 +81,7 @@ def truth_of(
         seed=seed,
         start=start,
         days=days,
-        plant_waste=plant_waste,
+        waste=sorted(waste),
         files=tally.files,
         lines=len(rows) + duplicates,
         duplicate_lines=duplicates,
@@ -109,7 +110,7 @@ def _totals(rows: Rows) -> dict[str, Any]:
     """
     served = rows.served
     missing = served["input"] == UNKNOWN
-    states = np.array([model.states_cache_reads for model in MODELS])[served["model"]] & ~missing
+    states = (served["cache_read"] != UNKNOWN) & ~missing
     known = served.where(states)
     from_cache = served.where(served["outcome"] == RESPONSE_CACHE)
     read, write = known.tokens("cache_read"), known.tokens("cache_write")

@@ -11,12 +11,13 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from parsers.errors import SiteConfigError
-from pipelines.synth import gateway_log, incidents, sessions, telemetry, traffic
+from pipelines.synth import gateway_log, habits, incidents, sessions, telemetry, traffic
 from pipelines.synth.company import AGENT_WEEKLY, ORDINARY, REQUESTS_PER_WEEK, START
 from pipelines.synth.prompts import TextPool
 from pipelines.synth.tally import Tally
 from pipelines.synth.traffic import DAYS_PER_WEEK, Calls, Day
 from pipelines.synth.truth import Truth, truth_of
+from pipelines.synth.waste_kinds import ALL
 
 MIN_REQUESTS_PER_DAY = 50
 MAX_DAYS = 366
@@ -27,7 +28,7 @@ def write_week(
     days: int = DAYS_PER_WEEK,
     requests: int | None = None,
     seed: int = 7,
-    plant_waste: bool = True,
+    waste: frozenset[str] = ALL,
     start: date = START,
 ) -> Truth:
     """Write `gateway/DAY.jsonl`, `telemetry/nvidia_smi.csv` and `truth.json` below `out`, day by day.
@@ -37,8 +38,7 @@ def write_week(
         days: number of UTC days.
         requests: rows of the gateway log, about; 20,000 a week if not given.
         seed: the same seed gives the same bytes.
-        plant_waste: False leaves out repeated documents, uncached agents, oversize prompts and failed
-        attempts.
+        waste: the kinds of waste to plant (`waste_kinds.py`); the others are mended.
         start: the first day.
 
     Raises:
@@ -56,8 +56,8 @@ def write_week(
     with (out / "telemetry" / "nvidia_smi.csv").open("w", encoding="ascii", newline="\n") as csv:
         csv.write(telemetry.HEADER)
         for number in range(days):
-            day = Day(number, start + timedelta(days=number), days, start, scale, capped_scale, seed)
-            calls = incidents.happen(_calls(day, pool, plant_waste=plant_waste), day, plant_waste=plant_waste)
+            day = Day(number, start + timedelta(days=number), days, start, scale, capped_scale, seed, waste)
+            calls = incidents.happen(_calls(day, pool), day)
             csv.write(telemetry.lines_of(day, calls, totals))
             again = _write_day(out, day, calls, tally, again)
     truth = truth_of(
@@ -65,7 +65,7 @@ def write_week(
         seed=seed,
         start=start.isoformat(),
         days=days,
-        plant_waste=plant_waste,
+        waste=waste,
         telemetry=totals.document(),
     )
     (out / "truth.json").write_text(truth.to_json(), encoding="ascii", newline="\n")
@@ -90,14 +90,13 @@ def _check(out: Path, days: int, requests: int) -> None:
         )
 
 
-def _calls(day: Day, pool: TextPool, *, plant_waste: bool) -> Calls:
+def _calls(day: Day, pool: TextPool) -> Calls:
     parts = [traffic.ordinary(day, work, pool) for work in ORDINARY]
     parts.append(sessions.faq(day, pool))
-    parts += [
-        sessions.documents(day, alias, pool, plant_waste=plant_waste) for alias in sessions.SYSTEM_TOKENS
-    ]
-    parts += [sessions.agents(day, alias, plant_waste=plant_waste) for alias in AGENT_WEEKLY]
-    parts.append(sessions.oversize(day, plant_waste=plant_waste))
+    parts += [sessions.documents(day, alias, pool) for alias in sessions.SYSTEM_TOKENS]
+    parts += [sessions.agents(day, alias) for alias in AGENT_WEEKLY]
+    parts.append(sessions.oversize(day))
+    parts += [make(day, pool) for make in habits.HABITS]
     if day.is_launch:
         parts.append(traffic.burst(day))
     return traffic.join(parts)

@@ -2,7 +2,8 @@
 
 Belongs here, one module per mart: prompt prefixes sent again (`repetition.py`), the hit ratio that a cache
 of a given size would reach (`cache_curve.py`), prompts far larger than is usual (`oversize.py`), failed
-attempts (`retries.py`); and what follows from them (`findings.py`). Shared by them: which calls count and
+attempts (`retries.py`); what follows from them (`findings.py` and the modules of its kinds), and what that saves net of
+each other (`net_savings.py`, `apply_changes.py`). Shared by them: which calls count and
 how strong their evidence is (`evidence.py`), prefix blocks as flat arrays (`blocks.py`, `block_kernels.py`),
 the providers' dated rules (`caching_rules.py`), prices per call (`row_prices.py`), names of scopes
 (`scopes.py`).

@@ -1,11 +1,13 @@
 """Loops over prefix blocks, compiled by numba.
 
-Belongs here: what must see blocks one after the other in time: giving them dense numbers, finding prefixes
-that were sent before, and LRU stack distances. Each is checked against a slow reference in the tests.
-Does not belong here: frames, rules, money. Imported where it is used, since numba takes a while to import.
+Belongs here: what must see blocks one after the other in time: giving them dense numbers, and finding prefixes
+that were sent before. Each is checked against a slow reference in the tests.
+Does not belong here: caches of limited size (`stack_kernels.py`), frames, rules, money. Imported where it is
+used, since numba takes a while to import.
 
 Blocks of all requests lie in flat arrays; those of request i are [offsets[i], offsets[i + 1]), in prompt
-order. Requests are in order of arrival. Times are microseconds.
+order. Requests are in order of arrival. Times are microseconds. Arrays are writable, changed or not: for those that
+are not, numba would compile a kernel once more, which takes longer than the work.
 """
 
 from __future__ import annotations
@@ -19,83 +21,180 @@ Array = np.ndarray[Any, Any]
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads nearby keys over the table
 _FIRST_SLOTS = 1 << 12
+_LARGE = 1 << 23
+"""Slots from which the table doubles; below, where memory is no matter, it grows by four."""
+_RUN = 32
+"""Blocks whose slots are fetched at once."""
+_HALF, _NUMBER = np.uint64(32), np.uint64(0xFFFFFFFF)
 NEVER = -(1 << 62)  # microseconds: earlier than any start less any lifetime
-_DISTANCE_CLASSES = 64
-_M1 = np.uint64(0x5555555555555555)
-_M2 = np.uint64(0x3333333333333333)
-_M4 = np.uint64(0x0F0F0F0F0F0F0F0F)
-_H01 = np.uint64(0x0101010101010101)
 
 
-@njit(cache=True)
-def _slot(value: Any, scope: Any, bits: Any) -> Any:
+@njit(cache=True, nogil=True)
+def _mixed(value: Any, scope: Any) -> Any:
+    """64 bits of a hash and its scope: the high ones say where to look, the low ones tell most others apart."""
     mixed = (value ^ (np.uint64(scope) * _MULTIPLIER)) * _MULTIPLIER
     mixed ^= mixed >> np.uint64(29)
-    return np.int64((mixed * _MULTIPLIER) >> np.uint64(64 - bits))
+    return mixed * _MULTIPLIER
 
 
-@njit(cache=True)
-def number_blocks(hashes: Array, scopes: Array, offsets: Array) -> tuple[Array, int]:
-    """Give each distinct pair of scope and hash a number from 0, in order of first sight.
+@njit(cache=True, nogil=True)
+def new_table() -> tuple[Array, Array, Array]:
+    """An empty table of block numbers: slots, hash (uint64) and scope (int32) by number.
 
-    Open addressing with linear probing; the table doubles, so memory follows the distinct blocks.
+    A slot (uint64) holds 32 bits of the mixed hash and, below them, the number + 1; 0 is an empty one.
+    """
+    slots = np.zeros(_FIRST_SLOTS, np.uint64)
+    return slots, np.empty(_FIRST_SLOTS, np.uint64), np.empty(_FIRST_SLOTS, np.int32)
+
+
+@njit(cache=True, nogil=True)
+def number_more(
+    hashes: Array, scopes: Array, offsets: Array, table: tuple[Array, Array, Array], distinct: int
+) -> tuple[Array, tuple[Array, Array, Array], int]:
+    """Give each distinct pair of scope and hash a number, in order of first sight, going on from earlier calls.
+
+    Open addressing with linear probing; the table grows, so memory follows the distinct blocks: 12 to 24 bytes
+    for each, and 12 to 24 for its slot. Memory in no order is what takes time. So the block after one with number
+    n is first held against n + 1, since most were first seen together; a slot tells other blocks apart without a
+    look at their hash; and the slots of a run of blocks are touched before any is needed, so that they are
+    fetched side by side.
 
     Args:
         hashes: uint64, one per block.
         scopes: int32, one per request.
         offsets: int64, requests + 1.
+        table: of `new_table`, or what the call before returned; overwritten.
+        distinct: how many numbers are given.
 
     Returns:
-        int32 number per block, and how many distinct ones there are.
+        int32 number per block, the table, and how many numbers are given now.
 
     """
+    slots, key_hash, key_scope = table
     numbers = np.empty(hashes.size, np.int32)
-    bits = 12
-    slots = np.full(_FIRST_SLOTS, -1, np.int32)
-    key_hash = np.empty(_FIRST_SLOTS >> 1, np.uint64)
-    key_scope = np.empty(_FIRST_SLOTS >> 1, np.int32)
-    distinct = 0
+    shift = _shift(slots)
+    mixed = np.empty(_RUN + 1, np.uint64)
     for request in range(offsets.size - 1):
-        scope = scopes[request]
-        for block in range(offsets[request], offsets[request + 1]):
-            value = hashes[block]
-            mask = slots.size - 1
-            slot = _slot(value, scope, bits)
-            while slots[slot] >= 0 and (key_hash[slots[slot]] != value or key_scope[slots[slot]] != scope):
-                slot = (slot + 1) & mask
-            if slots[slot] < 0:
-                slots[slot] = distinct
-                key_hash[distinct] = value
-                key_scope[distinct] = scope
-                distinct += 1
-            numbers[block] = slots[slot]
-            if distinct == key_hash.size:
-                bits += 1
-                slots = np.full(1 << bits, -1, np.int32)
-                more_hash = np.empty(1 << (bits - 1), np.uint64)
-                more_scope = np.empty(1 << (bits - 1), np.int32)
-                more_hash[:distinct] = key_hash
-                more_scope[:distinct] = key_scope
-                key_hash = more_hash
-                key_scope = more_scope
-                for number in range(distinct):
-                    place = _slot(key_hash[number], key_scope[number], bits)
-                    while slots[place] >= 0:
-                        place = (place + 1) & (slots.size - 1)
-                    slots[place] = number
+        scope, end = scopes[request], offsets[request + 1]
+        block, number = offsets[request], np.int64(-1)
+        while block < end:
+            number += 1
+            if number < distinct and key_hash[number] == hashes[block] and key_scope[number] == scope:
+                numbers[block] = number
+                block += 1
+                continue
+            slots, key_hash, key_scope, shift = _with_room(slots, key_hash, key_scope, distinct, shift)
+            stop = min(end, block + _RUN)
+            _fetch(hashes[block:stop], scope, slots, shift, mixed)
+            for at in range(block, stop):
+                known = distinct
+                number, distinct = _find(
+                    hashes[at], scope, mixed[at - block], slots, shift, key_hash, key_scope, distinct
+                )
+                numbers[at] = number
+                if distinct == known:
+                    break
+            block = at + 1
+    return numbers, (slots, key_hash, key_scope), distinct
+
+
+@njit(cache=True, nogil=True)
+def _fetch(hashes: Array, scope: Any, slots: Array, shift: Any, mixed: Array) -> None:
+    """Mix the hashes of a run of blocks, and look at the slot of each; the last cell makes sure that it is looked at."""
+    touched = np.uint64(0)
+    for k in range(hashes.size):
+        mixed[k] = _mixed(hashes[k], scope)
+        touched ^= slots[np.int64(mixed[k] >> shift)]
+    mixed[_RUN] = touched
+
+
+@njit(cache=True, nogil=True)
+def _shift(slots: Array) -> Any:
+    """By how many bits a mixed hash is shifted to be the place of a slot."""
+    shift = 64
+    while 1 << (64 - shift) < slots.size:
+        shift -= 1
+    return np.uint64(shift)
+
+
+@njit(cache=True, nogil=True)
+def _find(
+    value: Any,
+    scope: Any,
+    mixed: Any,
+    slots: Array,
+    shift: Any,
+    key_hash: Array,
+    key_scope: Array,
+    distinct: Any,
+) -> Any:
+    """Number of a block, a new one where it is not known, and how many numbers are given then."""
+    tag = mixed << _HALF
+    slot = np.int64(mixed >> shift)
+    while slots[slot] != 0:
+        if (slots[slot] ^ tag) >> _HALF == 0:
+            number = np.int64(slots[slot] & _NUMBER) - 1
+            if key_hash[number] == value and key_scope[number] == scope:
+                return number, distinct
+        slot = (slot + 1) & (slots.size - 1)
+    slots[slot] = tag | np.uint64(distinct + 1)
+    key_hash[distinct] = value
+    key_scope[distinct] = scope
+    return np.int64(distinct), distinct + 1
+
+
+@njit(cache=True, nogil=True)
+def _with_room(slots: Array, key_hash: Array, key_scope: Array, distinct: Any, shift: Any) -> Any:
+    """The table with room for a run of new blocks, at most two thirds of its slots taken; its shift."""
+    if distinct + _RUN > key_hash.size:
+        key_hash, key_scope = _longer(key_hash), _longer(key_scope)
+    if (distinct + _RUN) * 3 >= slots.size * 2:
+        wider = slots.size * (4 if slots.size < _LARGE else 2)
+        slots = np.zeros(wider, np.uint64)
+        shift = _shift(slots)
+        for number in range(distinct):
+            mixed = _mixed(key_hash[number], key_scope[number])
+            slot = np.int64(mixed >> shift)
+            while slots[slot] != 0:
+                slot = (slot + 1) & (wider - 1)
+            slots[slot] = (mixed << _HALF) | np.uint64(number + 1)
+    return slots, key_hash, key_scope, shift
+
+
+@njit(cache=True, nogil=True)
+def _longer(keys: Array) -> Array:
+    more = np.empty(keys.size * 2, keys.dtype)
+    more[: keys.size] = keys
+    return more
+
+
+def number_blocks(hashes: Array, scopes: Array, offsets: Array) -> tuple[Array, int]:
+    """Numbers of the blocks of one batch, and how many distinct ones there are: see `number_more`."""
+    numbers, _, distinct = number_more(hashes, scopes, offsets, new_table(), 0)
     return numbers, distinct
 
 
 @njit(cache=True)
-def bounded_counts(counts: Array, offsets: Array, input_tokens: Array) -> Array:
-    """Cumulative tokens per block that never fall and never exceed the request's input."""
-    bounded = np.empty(counts.size, np.int64)
+def bounded_counts(counts: Array, offsets: Array, input_tokens: Array, bounded: Array) -> Array:
+    """Write cumulative tokens per block that never fall and never exceed the request's input to `bounded`."""
     for request in range(offsets.size - 1):
         highest = np.int64(0)
         for block in range(offsets[request], offsets[request + 1]):
             highest = min(max(highest, counts[block]), input_tokens[request])
             bounded[block] = highest
     return bounded
+
+
+@njit(cache=True)
+def block_tokens(counts: Array, offsets: Array) -> Array:
+    """Tokens of each block by itself, of the cumulative ones; same type."""
+    tokens = np.empty(counts.size, counts.dtype)
+    for request in range(offsets.size - 1):
+        before = np.int64(0)
+        for block in range(offsets[request], offsets[request + 1]):
+            tokens[block] = counts[block] - before
+            before = counts[block]
+    return tokens
 
 
 @njit(cache=True)
@@ -217,91 +316,3 @@ def answered_before(numbers: Array, distinct: int, started: Array, ended: Array)
         before[request] = first_end[number] <= started[request]
         first_end[number] = min(first_end[number], ended[request])
     return before
-
-
-@njit(cache=True)
-def _ones(word: Any) -> Any:
-    word = word - ((word >> np.uint64(1)) & _M1)
-    word = (word & _M2) + ((word >> np.uint64(2)) & _M2)
-    word = (word + (word >> np.uint64(4))) & _M4
-    return np.int64((word * _H01) >> np.uint64(56))
-
-
-@njit(cache=True)
-def _add(tree: Array, word: Any, delta: int) -> None:
-    node = word + 1
-    while node < tree.size:
-        tree[node] += delta
-        node += node & -node
-
-
-@njit(cache=True)
-def _up_to(tree: Array, live: Array, position: Any) -> Any:
-    word = position >> 6
-    keep = np.uint64(63 - (position & 63))
-    total = _ones(live[word] & (np.uint64(0xFFFFFFFFFFFFFFFF) >> keep))
-    node = word
-    while node > 0:
-        total += tree[node]
-        node -= node & -node
-    return total
-
-
-@njit(cache=True)
-def stack_distances(numbers: Array, offsets: Array, rows: Array, last: Array) -> Any:
-    """Histogram of the LRU capacity that each block of the given requests would have needed to be a hit.
-
-    The blocks of a request are looked up before any of them is touched, and then touched from the last to
-    the first, so that a cache loses the end of a prompt before its beginning, as engines do (vLLM frees a
-    request's blocks in reverse). A block is a hit only if all blocks before it in the request are: its need
-    is the largest so far. A bit per touch marks where each block was touched last; a Fenwick tree counts
-    bits by words of 64.
-
-    Args:
-        numbers: block numbers.
-        offsets: int64, requests + 1.
-        rows: indices of the requests that use the cache, ascending.
-        last: int64 per distinct block, -1; overwritten.
-
-    Returns:
-        hits by capacity class (int64[64]; class c: needs more than 2^(c-1) and at most 2^c blocks), number
-        of all blocks, number of distinct blocks.
-
-    """
-    touches = np.int64(0)
-    for row in rows:
-        touches += offsets[row + 1] - offsets[row]
-    live = np.zeros((touches >> 6) + 1, np.uint64)
-    tree = np.zeros(live.size + 1, np.int64)
-    hits = np.zeros(_DISTANCE_CLASSES, np.int64)
-    position = np.int64(0)
-    distinct = np.int64(0)
-    for row in rows:
-        need = np.int64(0)
-        capacity_class = 0
-        before = np.int64(-2)
-        distance = np.int64(0)
-        for block in range(offsets[row], offsets[row + 1]):
-            at = last[numbers[block]]
-            if at < 0:
-                break
-            # Neighbours in the last touch are neighbours in the stack; only a jump needs the tree.
-            distance = distance + 1 if at == before - 1 else distinct - _up_to(tree, live, at) + 1
-            before = at
-            need = max(need, distance)
-            while (np.int64(1) << capacity_class) < need:
-                capacity_class += 1
-            hits[capacity_class] += 1
-        for block in range(offsets[row + 1] - 1, offsets[row] - 1, -1):
-            number = numbers[block]
-            at = last[number]
-            if at >= 0:
-                live[at >> 6] ^= np.uint64(1) << np.uint64(at & 63)
-                _add(tree, at >> 6, -1)
-            else:
-                distinct += 1
-            live[position >> 6] |= np.uint64(1) << np.uint64(position & 63)
-            _add(tree, position >> 6, 1)
-            last[number] = position
-            position += 1
-    return hits, touches, distinct

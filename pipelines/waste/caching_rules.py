@@ -12,8 +12,17 @@ Columns of the table:
     scope: who shares a cache. `account`: calls of one organisation and region, where the log names them;
         `fleet`: all calls of an own engine.
     write_multiple: price of a cache write / price of input; empty = writes cost nothing extra.
-    assumed: those of the figures that no source states, separated by `;`.
+    activation: `automatic`, or `opt_in` where a call must ask for caching (`cache_control`, cache points, a key).
+    routing_key: what a call can name so that calls of one prefix reach one cache; empty = nothing.
+    longer_lifetime_s, longer_write_multiple: the longer lifetime that can be had, and the price of a write for it
+        / price of input; empty = there is none; writes for it cost nothing extra.
+    assumed: those of the figures that no source states, separated by `;`, with what stands in for them after `:`.
     source, valid_from: where it is stated; first day it holds.
+
+Approximations, named as assumed where they matter. Providers that cache at exact breakpoints (OpenAI from gpt-5.6 on,
+Anthropic) or in units of their own (DeepSeek) read up to the last one that both calls share; no log names them, so the
+whole common prefix counts, unrounded: an upper bound. What lies beyond the reads and writes of a call that opted in is
+told apart from the rest as a cause (`causes.py`).
 
 Rows are tried from the top; the first that matches and is valid wins, so special rows and newer ones stand
 above. A provider or model that is named but whose row is not valid yet caches nothing on that day. Only what
@@ -37,6 +46,7 @@ from parsers.errors import SiteConfigError
 from pipelines.waste.lookup import beside
 
 SCOPES = ("account", "fleet")
+ACTIVATIONS = ("automatic", "opt_in")
 ANY_DAY = dt.date.max
 """Day that stands for logs without a wall clock: the newest rules hold."""
 
@@ -44,10 +54,14 @@ RULE_COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
     "minimum_tokens": pl.Int64,
     "step_tokens": pl.Int64,
     "lifetime_s": pl.Int64,
-    "cache_scope": pl.String,
+    "cache_scope": pl.Categorical,
     "write_multiple": pl.Decimal(10, 4),
-    "rule_assumed": pl.String,
-    "rule_source": pl.String,
+    "activation": pl.Categorical,
+    "routing_key": pl.Categorical,
+    "longer_lifetime_s": pl.Int64,
+    "longer_write_multiple": pl.Decimal(10, 4),
+    "rule_assumed": pl.Categorical,
+    "rule_source": pl.Categorical,
 }
 _FIELDS = (
     "provider",
@@ -57,6 +71,10 @@ _FIELDS = (
     "lifetime_s",
     "scope",
     "write_multiple",
+    "activation",
+    "routing_key",
+    "longer_lifetime_s",
+    "longer_write_multiple",
     "assumed",
     "source",
     "valid_from",
@@ -74,6 +92,10 @@ class CachingRule:
     lifetime_s: int | None
     scope: str
     write_multiple: Decimal | None
+    activation: str
+    routing_key: str | None
+    longer_lifetime_s: int | None
+    longer_write_multiple: Decimal | None
     assumed: str | None
     source: str
     valid_from: dt.date
@@ -119,6 +141,12 @@ def _rule(row: dict[str, str], where: str) -> CachingRule:
             lifetime_s=int(row["lifetime_s"]) if row["lifetime_s"] else None,
             scope=row["scope"],
             write_multiple=Decimal(row["write_multiple"]) if row["write_multiple"] else None,
+            activation=row["activation"],
+            routing_key=row["routing_key"] or None,
+            longer_lifetime_s=int(row["longer_lifetime_s"]) if row["longer_lifetime_s"] else None,
+            longer_write_multiple=(
+                Decimal(row["longer_write_multiple"]) if row["longer_write_multiple"] else None
+            ),
             assumed=row["assumed"] or None,
             source=row["source"],
             valid_from=dt.date.fromisoformat(row["valid_from"]),
@@ -131,11 +159,13 @@ def _rule(row: dict[str, str], where: str) -> CachingRule:
         rule.minimum_tokens < 0
         or rule.step_tokens < 1
         or rule.scope not in SCOPES
-        or (rule.lifetime_s or 1) < 1
+        or rule.activation not in ACTIVATIONS
+        or (1 if rule.lifetime_s is None else rule.lifetime_s) < 1
+        or (rule.longer_lifetime_s is not None and rule.longer_lifetime_s <= (rule.lifetime_s or 0))
     ):
         raise SiteConfigError(
-            "minimum_tokens must be 0 or more, step_tokens and lifetime_s 1 or more, "
-            f"scope one of {', '.join(SCOPES)}",
+            "minimum_tokens must be 0 or more, step_tokens and lifetime_s 1 or more, longer_lifetime_s above "
+            f"lifetime_s, scope one of {', '.join(SCOPES)}, activation one of {', '.join(ACTIVATIONS)}",
             where=where,
             remedy="Correct the line",
         )
@@ -160,14 +190,13 @@ def with_rules(calls: pl.DataFrame, rules: tuple[CachingRule, ...]) -> pl.DataFr
     """Add the rule of each call's provider, model and `rule_day`; rows and their order stay.
 
     Returns:
-        the calls with `minimum_tokens, step_tokens, lifetime_s, cache_scope, write_multiple, rule_assumed,
-        rule_source`; `minimum_tokens` is null where nothing is cached.
+        the calls with the columns of `RULE_COLUMNS`; `minimum_tokens` is null where nothing is cached.
 
     """
     key = ["provider", "model", "rule_day"]
     keys = calls.select(key).unique()
     found = [rule_for(rules, *names) for names in keys.iter_rows()]
-    nothing = (None, 1, None, SCOPES[0], None, None, None)
+    nothing = (None, 1, None, SCOPES[0], None, ACTIVATIONS[0], None, None, None, None, None)
     columns = [
         nothing
         if rule is None
@@ -177,6 +206,10 @@ def with_rules(calls: pl.DataFrame, rules: tuple[CachingRule, ...]) -> pl.DataFr
             rule.lifetime_s,
             rule.scope,
             rule.write_multiple,
+            rule.activation,
+            rule.routing_key,
+            rule.longer_lifetime_s,
+            rule.longer_write_multiple,
             rule.assumed,
             rule.source,
         )
@@ -184,3 +217,32 @@ def with_rules(calls: pl.DataFrame, rules: tuple[CachingRule, ...]) -> pl.DataFr
     ]
     resolved = pl.DataFrame(columns, schema=RULE_COLUMNS, orient="row")
     return beside(calls, pl.concat([keys, resolved], how="horizontal"), key)
+
+
+def with_lifetime_in_use(calls: pl.DataFrame) -> pl.DataFrame:
+    """Let the longer lifetime and its write price hold for the models and teams that write for it already.
+
+    A log does not say which lifetime a read had. A model and team that writes more tokens for the longer lifetime
+    than for the shorter one is taken to use it throughout.
+
+    Args:
+        calls: calls with the columns of `RULE_COLUMNS`, `cache_write_tokens`, `cache_write_1h_tokens`.
+
+    Returns:
+        the calls with `writes_for_longer` (Boolean), and with `lifetime_s` and `write_multiple` of the longer lifetime
+        where it holds; there `longer_lifetime_s` and `longer_write_multiple` are null.
+
+    """
+    if not (calls["cache_write_1h_tokens"] > 0).any():
+        return calls.with_columns(writes_for_longer=pl.lit(value=False))
+    hour = pl.col("cache_write_1h_tokens").sum()
+    leaf = ("provider", "model", "team")
+    longer = (2 * hour > pl.col("cache_write_tokens").sum()).over(leaf) & pl.col(
+        "longer_lifetime_s"
+    ).is_not_null()
+    calls = calls.with_columns(writes_for_longer=longer)
+    pairs = (("lifetime_s", "longer_lifetime_s"), ("write_multiple", "longer_write_multiple"))
+    return calls.with_columns(
+        *(pl.when("writes_for_longer").then(new).otherwise(old).alias(old) for old, new in pairs),
+        *(pl.when(~pl.col("writes_for_longer")).then(new).alias(new) for _, new in pairs),
+    )

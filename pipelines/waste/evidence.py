@@ -31,6 +31,9 @@ TEMPLATE_TOKENS = 128
 CHAIN = ("prefix_hashes", "prefix_token_counts")
 """The list columns of `served_calls`: as large as all others together, so who does not need them drops them."""
 
+MEDIA = ("image_input_tokens", "audio_input_tokens")
+"""Columns that nothing but the evidence rests on."""
+
 _KEPT = (
     "source_file",
     "source_line",
@@ -42,14 +45,19 @@ _KEPT = (
     "api_key_alias",
     "api_key_hash",
     "region",
+    "gateway",
+    "instance",
     "session_id",
     "operation",
     "input_tokens",
     "cache_read_tokens",
+    "cache_write_5m_tokens",
+    "cache_write_1h_tokens",
     "output_tokens",
     "prompt_bytes",
-    "image_input_tokens",
-    "audio_input_tokens",
+    "tools_hash",
+    "tools_bytes",
+    *MEDIA,
     "prompt_hash",
     *CHAIN,
 )
@@ -65,7 +73,8 @@ def served_calls(requests: pl.LazyFrame) -> pl.LazyFrame:
         One row per served call with known input that the gateway did not answer from its own cache: columns
         of `requests`, with `model`, `day` (UTC),
         `rule_day` (for caching rules), `generating`, `cache_write_tokens` (both lives; null if unknown),
-        `evidence`, `started_us` and `ready_us` (Int64, microseconds: what the call sent can be reused from
+        `evidence` (`session` only after `with_session_evidence`),
+        `started_us` and `ready_us` (Int64, microseconds: what the call sent can be reused from
         then on; the first token, else the end, else just after the start).
 
     """
@@ -73,13 +82,28 @@ def served_calls(requests: pl.LazyFrame) -> pl.LazyFrame:
         requests.filter(is_demand() & pl.col("input_tokens").is_not_null())
         .select(*_KEPT, model_name(), *_derived())
         .with_columns(
-            evidence=_evidence(),
+            evidence=_own_evidence(),
             # No prefill takes no time: a call that starts at the very same instant can't reuse.
             ready_us=pl.max_horizontal("ready_us", pl.col("started_us") + 1),
             # A name of no characters is no name.
             team=pl.when(pl.col("team") != "").then("team"),
         )
     )
+
+
+def with_session_evidence(calls: pl.DataFrame) -> pl.DataFrame:
+    """All of the `served_calls`, those without evidence of their own by whether others share their session."""
+    shared = (pl.col("evidence") == "none") & pl.col("session_id").is_not_null()
+    if not calls.select(shared.any()).item():
+        return calls
+    shared &= pl.len().over("session_id") > 1
+    return calls.with_columns(evidence=pl.when(shared).then(pl.lit("session")).otherwise("evidence"))
+
+
+def exact_calls(calls: pl.DataFrame) -> pl.DataFrame:
+    """Those of the calls that have exact evidence; the frame itself where all have, since it is large."""
+    exact = calls["evidence"].is_in(EXACT)
+    return calls if exact.all() else calls.filter(exact)
 
 
 def in_order_of_arrival(calls: pl.LazyFrame) -> pl.DataFrame:
@@ -108,25 +132,24 @@ def _derived() -> list[pl.Expr]:
     ]
 
 
-def _evidence() -> pl.Expr:
+def _own_evidence() -> pl.Expr:
+    """What a call shows by itself."""
     hashes, counts = pl.col("prefix_hashes"), pl.col("prefix_token_counts")
     length = hashes.list.len()
+    nulls = pl.element().null_count()
     chained = (
         (length > 0)
         & (length == counts.list.len())
-        & (length == hashes.list.drop_nulls().list.len())
-        & (length == counts.list.drop_nulls().list.len())
+        & (hashes.list.agg(nulls) == 0)
+        & (counts.list.agg(nulls) == 0)
     )
     # Media are tokens without text.
-    media = pl.sum_horizontal("image_input_tokens", "audio_input_tokens")
+    media = pl.sum_horizontal(MEDIA)
     whole = (pl.col("input_tokens") - media <= pl.col("prompt_bytes") + TEMPLATE_TOKENS).fill_null(value=True)
-    in_session = pl.col("session_id").is_not_null() & (pl.len().over("session_id") > 1)
     return (
         pl.when(chained.fill_null(value=False) & whole)
         .then(pl.lit("hash_chain"))
         .when(pl.col("prompt_hash").is_not_null() & whole)
         .then(pl.lit("prompt_hash"))
-        .when(in_session)
-        .then(pl.lit("session"))
         .otherwise(pl.lit("none"))
     )

@@ -1,358 +1,196 @@
-"""Findings of the waste stage: what to change, with its figures, its evidence and the rows behind it.
+"""Findings: what to change, with its figures, its evidence, the calls behind it, and its place in the ranking.
 
-Belongs here: from which share on something is worth saying, how bad it is, the sentence. Does not belong
-here: the measuring (`repetition.py`, `oversize.py`, `retries.py`), advice and the spelling of figures
-(`sentences.py`), findings of other stages, the decision.
+Belongs here: what every kind of finding must say, and the ranking. Does not belong here: measuring (`repetition.py`,
+`oversize.py`, ...), the kinds (`repetition_findings.py`, `call_findings.py`, ...), what is left to save after other
+changes (`net_savings.py`), words that several kinds share (`sentences.py`).
 
-Only leaves (model and team, for oversize also the application) become findings, so that no token is reported
-in two scopes. Kinds:
-    missed_cache: cacheable, not read from cache (exact evidence, money).
-    cache_unreported: cacheable where the log does not say what was read from cache (no money).
-    session_resend: re-sent history, an upper bound from sessions and counts (no money).
-    response_cache: whole prompts answered before. Its tokens and money are those of the output (of the input
-        where nothing is generated), so that they can be added to missed_cache.
-    oversize: the rule with the most excess of each application; excess overlaps with missed_cache, trimming
-        comes first.
-    failed_attempts: attempts that failed.
-Severity is the share of the money spent (high from 5 %, medium from 1 %, low from 0.1 %, else info); where
-the money is unknown, the share of input tokens, and then never high.
+To add a kind, write a function beside its measures that returns `Found`:
+    1. a `Finding` per scope that exceeds a stated threshold. Only leaves (model and team) or applications in them, so that
+       no token is reported in two scopes of one kind.
+    2. the calls behind each (`BEHIND`): one row per finding and call. Columns of what the change does to the call are null
+       where it does nothing or nothing is known. With calls, `requests` and the query follow from them, and net savings
+       are exact. Without calls the finding must state `requests` and `query`; its savings are taken as a share of its leaf.
+    3. `step`, the place of the change in the order of application (`STEPS`); None if it claims no saving.
+Then keep it in the asset that made it and name it in `FOUND_BY` (both in `assets.py`). `usd` and `tokens` are what the
+change would save alone, at the prices of `pricing.base_prices`: for kinds with calls, what `net_savings.alone` says.
+
+Severity is the net share of the money spent (high from 5 %, medium from 1 %, low from 0.1 %, else info); where the money
+is unknown, the share of input tokens, and then never high. Findings are ranked by net money; those without money stand
+behind, by tokens: unknown is not zero.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Literal
 
 import polars as pl
 
-from pipelines.waste.evidence import EXACT
-from pipelines.waste.oversize import CLIFF_MARGIN_PERCENT
-from pipelines.waste.repetition import known_missed_usd
-from pipelines.waste.rows_query import Leaf
-from pipelines.waste.scopes import known_sum, leaf_scope
-from pipelines.waste.sentences import (
-    ADVICE,
-    OVERSIZE_REASON,
-    figure,
-    money,
-    percent,
-    shown_name,
-    who,
-)
+from parsers.records import INSTANT, MONEY
+from pipelines.waste.rows_query import calls_behind
 from warehouse.waste_tables import FINDINGS
 
-MISSED_SHARE = 0.01
-"""Least share of a leaf's input that was missed."""
-UNREPORTED_SHARE = 0.10
-"""Least share of a leaf's input that repeats, where reads are unknown or the repetition is an estimate."""
-REPEATED_SHARE, REPEATED_CALLS = 0.01, 10
-"""Least share and number of a leaf's calls that repeat a whole prompt."""
-FAILED_SHARE, FAILED_ATTEMPTS = 0.02, 10
-"""Least share and number of a leaf's attempts that failed."""
+Step = Literal["failed", "repeated", "trimmed", "read", "kept_longer", "routed", "batched"]
+STEPS: tuple[Step, ...] = ("failed", "repeated", "trimmed", "read", "kept_longer", "routed", "batched")
+"""Order of application: what is not sent at all comes first, then what is sent shorter, read from cache, kept in it
+longer, sent to a smaller model, sent in batch. Each acts on what those before have left.
+"""
 
-_SEVERITIES = ((0.05, "high"), (0.01, "medium"), (0.001, "low"))
-_LEAF = ["model", "team"]
+BEHIND = pl.Schema(
+    {
+        "finding": pl.Categorical(),
+        "source_file": pl.Categorical(),
+        "source_line": pl.Int64(),
+        "cut_input_tokens": pl.Int64(),
+        "read_tokens": pl.Int64(),
+        "cut_output_tokens": pl.Int64(),
+        "extra_usd": MONEY,
+        "price_ratio": MONEY,
+    }
+)
+"""Calls behind findings, and what the change does to each.
+
+cut_input_tokens: input that is no longer sent, evenly out of its cached and its computed part.
+read_tokens: computed input that is read from cache instead.
+cut_output_tokens: output that is no longer generated.
+extra_usd: money saved beside what these tokens cost at base prices; negative = it costs (a cache write). The cost of a
+    failed attempt stands here, since no list tells it.
+price_ratio: price of all tokens of the call after the change / before it.
+"""
+
+DRAFTS = pl.Schema(
+    {
+        "kind": pl.String(),
+        **dict.fromkeys(("scope", "model", "team", "application"), pl.String()),
+        "step": pl.String(),
+        "title": pl.String(),
+        "evidence_level": pl.String(),
+        "advice": pl.String(),
+        "requests": pl.Int64(),
+        "tokens": pl.Int64(),
+        "usd": MONEY,
+        "first_at": INSTANT,
+        "last_at": INSTANT,
+        "query": pl.String(),
+        "id": pl.String(),
+    }
+)
+"""Findings before they are weighed against each other."""
+
+_SEVERITIES = ((0.05, "high"), (0.01, "medium"), (0.001, "low"), (0.0, "info"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One finding as its kind states it; see the head of the module. None is unknown."""
+
+    kind: str
+    scope: str
+    model: str | None
+    team: str | None
+    application: str | None = None
+    step: Step | None
+    title: str
+    evidence_level: str
+    advice: str
+    tokens: int | None
+    usd: Decimal | None
+    first_at: dt.datetime | None
+    last_at: dt.datetime | None
+    requests: int | None = None
+    query: str | None = None
+
+    @property
+    def id(self) -> str:
+        """Its identifier: kind and scope."""
+        return f"{self.kind}/{self.scope}"
 
 
 @dataclass(frozen=True, slots=True)
-class _Totals:
-    usd: Decimal | None
-    input_tokens: int
+class Found:
+    """Findings (`DRAFTS`) and the calls behind them (`BEHIND`)."""
 
-    def severity(self, usd: Decimal | None, tokens: int | None) -> str:
-        if usd is not None and self.usd:
-            share = float(usd / self.usd)
-            return next((name for least, name in _SEVERITIES if share >= least), "info")
-        share = (tokens or 0) / self.input_tokens if self.input_tokens else 0.0
-        return next((name for least, name in _SEVERITIES[1:] if share >= least), "info")
+    rows: pl.DataFrame
+    calls: pl.DataFrame
+
+    @classmethod
+    def of(cls, findings: Sequence[Finding], *calls: pl.DataFrame) -> Found:
+        """Findings with their calls.
+
+        Args:
+            findings: the findings.
+            calls: frames of `finding, source_file, source_line` and any others of the columns of `BEHIND`; rows of
+                other findings are dropped.
+
+        """
+        rows = [{**asdict(finding), "id": finding.id} for finding in findings]
+        names = pl.Series([finding.id for finding in findings], dtype=pl.Categorical)
+        behind = pl.concat([BEHIND.to_frame(), *map(conformed, calls)])
+        return cls(pl.DataFrame(rows, schema=DRAFTS), behind.filter(pl.col("finding").is_in(names.implode())))
+
+    @classmethod
+    def together(cls, parts: Sequence[Found]) -> Found:
+        """Findings of several kinds as one."""
+        rows = [DRAFTS.to_frame(), *(part.rows for part in parts)]
+        return cls(pl.concat(rows), pl.concat([BEHIND.to_frame(), *(part.calls for part in parts)]))
+
+
+def conformed(calls: pl.DataFrame) -> pl.DataFrame:
+    """Calls behind findings as `BEHIND`; columns that they lack are null."""
+    have = set(calls.columns)
+    return calls.select(
+        (pl.col(name) if name in have else pl.lit(None)).cast(dtype).alias(name)
+        for name, dtype in BEHIND.items()
+    )
 
 
 def waste_findings(
-    leaves: pl.DataFrame, attempts: pl.DataFrame, oversize: pl.DataFrame, total_usd: Decimal | None
+    savings: pl.DataFrame, freed: pl.DataFrame, total_usd: Decimal | None, input_tokens: int
 ) -> pl.DataFrame:
-    """Say what is worth changing.
+    """Rank what is worth changing.
 
     Args:
-        leaves: sums of `repetition_by_leaf`.
-        attempts: attempts of `retries.failed_attempts`.
-        oversize: what `oversize.oversize` returned.
+        savings: findings with their net figures, of `net_savings.net_savings`.
+        freed: `id, gpu_seconds, replicas` of the findings that one's own hardware serves.
         total_usd: money spent in the same window; None if unknown.
+        input_tokens: input of the calls that were judged.
 
     Returns:
-        Rows of `findings`, the costliest first; none where nothing exceeds its threshold.
+        Rows of `findings`, what saves most first; none where nothing exceeds its threshold.
 
     """
-    totals = _Totals(total_usd, int(leaves["input_tokens"].sum()))
-    rows: list[dict[str, Any]] = []
-    for leaf in leaves.iter_rows(named=True):
-        rows += _repetition_findings(leaf, totals)
-    rows += [_oversize_finding(row, totals) for row in _worst_rules(oversize)]
-    rows += _failures(attempts, leaves, totals)
-    found = FINDINGS.conform(
-        pl.DataFrame(rows, schema_overrides=dict(FINDINGS.schema)) if rows else FINDINGS.empty()
+    steps = pl.Series("step", STEPS).to_frame().with_row_index("application_order", offset=1)
+    rows = savings.join(steps, on="step", how="left").join(freed, on="id", how="left")
+    queries = [query or calls_behind(name) for name, query in savings.select("id", "query").iter_rows()]
+    found = rows.with_columns(
+        severity=_severity(total_usd, input_tokens),
+        rows_query=pl.Series(queries, dtype=pl.String),
+        capacity_basis=pl.when(pl.col("gpu_seconds").is_not_null()).then(pl.lit("modelled")),
     )
-    return found.sort("usd", "tokens", "id", descending=[True, True, False], nulls_last=True)
+    return ranked(FINDINGS.conform(found))
 
 
-def repetition_by_leaf(calls: pl.DataFrame) -> pl.DataFrame:
-    """What findings say of repetition, for each pair of model and team.
-
-    Args:
-        calls: calls of `repetition.repeated_prefixes`.
-
-    """
-    exact = pl.col("evidence").is_in(EXACT)
-    repeats = pl.col("repeated_prompt").fill_null(value=False)
-    saved = pl.when("generating").then("output_tokens").otherwise("input_tokens")
-    price = pl.when("generating").then("usd_per_output_token").otherwise("usd_per_input_token")
-    missed = pl.col("missed_tokens") > 0
-    unreported = exact & pl.col("generating") & pl.col("missed_tokens").is_null()
-    at = pl.col("started_at")
-    measures: list[pl.Expr] = [
-        pl.len().alias("requests"),
-        pl.col("input_tokens").sum(),
-        (pl.col("cache_scope") == "account").all().alias("account"),
-        pl.col("write_multiple").is_not_null().any().alias("writes_charged"),
-        known_sum(pl.col("missed_tokens")).alias("missed_tokens"),
-        known_missed_usd().alias("missed_usd"),
-        (missed & pl.col("missed_usd").is_null()).sum().alias("missed_unpriced"),
-        (missed & pl.col("rule_assumed").is_not_null()).sum().alias("missed_assumed"),
-        (missed & (pl.col("evidence") == "hash_chain")).any().alias("missed_by_chain"),
-        pl.col("cacheable_tokens").filter(unreported).sum().alias("unreported_tokens"),
-        unreported.sum().alias("unreported_requests"),
-        (unreported & (pl.col("evidence") == "hash_chain")).any().alias("unreported_by_chain"),
-        pl.col("upper_bound_tokens").sum(),
-        pl.col("prompt_hash").count().alias("hashed_prompts"),
-        repeats.sum().alias("repeats"),
-        known_sum(saved.filter(repeats)).alias("repeated_tokens"),
-        known_sum((saved * price).filter(repeats)).alias("repeated_usd"),
-    ]
-    whens = {
-        "missed": missed,
-        "unreported": unreported & (pl.col("cacheable_tokens") > 0),
-        "repeated": repeats,
-    }
-    whens["session"] = pl.col("upper_bound_tokens") > 0
-    for name, when in whens.items():
-        measures += [
-            at.filter(when).min().alias(f"{name}_first"),
-            at.filter(when).max().alias(f"{name}_last"),
-        ]
-    return calls.group_by(_LEAF).agg(*measures).with_columns(leaf_scope()).sort("scope")
+def ranked(findings: pl.DataFrame) -> pl.DataFrame:
+    """Rows of `findings` by net money, then by tokens; those without money last."""
+    size = pl.coalesce("tokens_net", "tokens")
+    by = [pl.col("usd_net"), size, pl.col("id")]
+    return findings.sort(by, descending=[True, True, False], nulls_last=True)
 
 
-def _finding(
-    kind: str,
-    scope: str,
-    totals: _Totals,
-    *,
-    title: str,
-    evidence: str,
-    tokens: int | None,
-    usd: Decimal | None,
-    seen: tuple[dt.datetime | None, dt.datetime | None],
-    query: str,
-    advice: str,
-) -> dict[str, Any]:
-    return {
-        "id": f"{kind}/{scope}",
-        "kind": kind,
-        "severity": totals.severity(usd, tokens),
-        "title": title,
-        "scope": scope,
-        "evidence_level": evidence,
-        "tokens": tokens,
-        "usd": usd,
-        "first_at": seen[0],
-        "last_at": seen[1],
-        "rows_query": query,
-        "advice": advice,
-    }
-
-
-def _repetition_findings(leaf: dict[str, Any], totals: _Totals) -> list[dict[str, Any]]:
-    size = leaf["input_tokens"]
-    found = []
-    if (leaf["missed_tokens"] or 0) > 0 and leaf["missed_tokens"] >= MISSED_SHARE * size:
-        found.append(_missed(leaf, totals))
-    if leaf["unreported_tokens"] > 0 and leaf["unreported_tokens"] >= UNREPORTED_SHARE * size:
-        found.append(_unreported(leaf, totals))
-    if leaf["upper_bound_tokens"] > 0 and leaf["upper_bound_tokens"] >= UNREPORTED_SHARE * size:
-        found.append(_resent(leaf, totals))
-    if leaf["repeats"] >= max(REPEATED_CALLS, REPEATED_SHARE * leaf["hashed_prompts"]):
-        found.append(_repeated(leaf, totals))
-    return found
-
-
-def _query_of(leaf: dict[str, Any]) -> Leaf:
-    return Leaf(leaf["model"], leaf["team"], account=leaf.get("account", True))
-
-
-def _share(leaf: dict[str, Any], tokens: int) -> str:
-    return f"{figure(tokens)} input tokens ({percent(tokens, leaf['input_tokens'])} of its input)"
-
-
-def _missed(leaf: dict[str, Any], totals: _Totals) -> dict[str, Any]:
-    tokens, unpriced = leaf["missed_tokens"], leaf["missed_unpriced"]
-    partly = (
-        f" ({figure(unpriced)} calls without a price)" if unpriced and leaf["missed_usd"] is not None else ""
+def _severity(total_usd: Decimal | None, input_tokens: int) -> pl.Expr:
+    by_tokens = _graded(
+        pl.coalesce("tokens_net", "tokens").fill_null(0) / max(input_tokens, 1), _SEVERITIES[1:]
     )
-    kind = "fleet" if not leaf["account"] else "marked" if leaf["writes_charged"] else "automatic"
-    advice = ADVICE[f"missed_cache/{kind}"]
-    if leaf["missed_assumed"]:
-        advice += ADVICE["rule_assumed"]
-    return _finding(
-        "missed_cache",
-        leaf["scope"],
-        totals,
-        title=(
-            f"{who(leaf)}: {_share(leaf, tokens)} had been sent before and were not read from "
-            f"cache: {money(leaf['missed_usd'])}{partly}."
-        ),
-        evidence="hash_chain" if leaf["missed_by_chain"] else "prompt_hash",
-        tokens=tokens,
-        usd=leaf["missed_usd"],
-        seen=(leaf["missed_first"], leaf["missed_last"]),
-        query=_query_of(leaf).missed(),
-        advice=advice,
-    )
+    if not total_usd:
+        return by_tokens
+    share = pl.col("usd_net").cast(pl.Float64) / float(total_usd)
+    return pl.when(share.is_not_null()).then(_graded(share, _SEVERITIES)).otherwise(by_tokens)
 
 
-def _unreported(leaf: dict[str, Any], totals: _Totals) -> dict[str, Any]:
-    tokens = leaf["unreported_tokens"]
-    return _finding(
-        "cache_unreported",
-        leaf["scope"],
-        totals,
-        title=(
-            f"{who(leaf)}: {_share(leaf, tokens)} had been sent before and could be read from "
-            f"cache; for {figure(leaf['unreported_requests'])} calls the log does not say what was."
-        ),
-        evidence="hash_chain" if leaf["unreported_by_chain"] else "prompt_hash",
-        tokens=tokens,
-        usd=None,
-        seen=(leaf["unreported_first"], leaf["unreported_last"]),
-        query=_query_of(leaf).repeated_prefixes(),
-        advice=ADVICE["cache_unreported"],
-    )
-
-
-def _resent(leaf: dict[str, Any], totals: _Totals) -> dict[str, Any]:
-    tokens = leaf["upper_bound_tokens"]
-    return _finding(
-        "session_resend",
-        leaf["scope"],
-        totals,
-        title=(
-            f"{who(leaf)}: up to {_share(leaf, tokens)} may be history sent again within sessions and "
-            "not read from cache (estimate, upper bound)."
-        ),
-        evidence="session",
-        tokens=tokens,
-        usd=None,
-        seen=(leaf["session_first"], leaf["session_last"]),
-        query=_query_of(leaf).later_in_session(),
-        advice=ADVICE["session_resend"],
-    )
-
-
-def _repeated(leaf: dict[str, Any], totals: _Totals) -> dict[str, Any]:
-    tokens = leaf["repeated_tokens"]
-    saved = "an unknown number of tokens" if tokens is None else f"{figure(tokens)} tokens"
-    return _finding(
-        "response_cache",
-        leaf["scope"],
-        totals,
-        title=(
-            f"{who(leaf)}: {figure(leaf['repeats'])} calls ({percent(leaf['repeats'], leaf['requests'])}) "
-            f"repeat a whole prompt that had been answered; a response cache would save {saved}, "
-            f"{money(leaf['repeated_usd'])}, besides what prefix caching saves."
-        ),
-        evidence="prompt_hash",
-        tokens=tokens,
-        usd=leaf["repeated_usd"],
-        seen=(leaf["repeated_first"], leaf["repeated_last"]),
-        query=_query_of(leaf).repeated_prompts(),
-        advice=ADVICE["response_cache"],
-    )
-
-
-def _worst_rules(oversize: pl.DataFrame) -> list[dict[str, Any]]:
-    """Of each application the rule with the most excess, so that no call counts twice."""
-    order = ["excess_usd", "excess_tokens", "rule"]
-    worst = oversize.sort(order, descending=[True, True, False], nulls_last=True)
-    return list(worst.unique("scope", keep="first", maintain_order=True).sort("scope").iter_rows(named=True))
-
-
-def _oversize_finding(row: dict[str, Any], totals: _Totals) -> dict[str, Any]:
-    usd, threshold = row["excess_usd"], row["threshold_tokens"]
-    highest = threshold * (100 + CLIFF_MARGIN_PERCENT) // 100 if row["rule"] == "price_cliff" else None
-    kind = "project" if row["app_kind"] == "project" else "key"
-    named = "" if row["app"] is None else f", {kind} {shown_name(row['app'])}"
-    why = OVERSIZE_REASON[row["rule"]]
-    advice = ADVICE[f"oversize/{row['rule']}"]
-    return _finding(
-        "oversize",
-        row["scope"],
-        totals,
-        title=(
-            f"{who(row)}{named}: {figure(row['requests'])} prompts above {figure(threshold)} tokens, {why} "
-            f"(median {figure(row['typical_tokens'])}): {figure(row['excess_tokens'])} tokens beyond it, "
-            f"{money(usd)}."
-        ),
-        evidence="counts",
-        tokens=row["excess_tokens"],
-        usd=usd,
-        seen=(row["first_at"], row["last_at"]),
-        query=Leaf(row["model"], row["team"]).larger_than(threshold, highest, row["app_kind"], row["app"]),
-        advice=advice,
-    )
-
-
-def _failures(attempts: pl.DataFrame, leaves: pl.DataFrame, totals: _Totals) -> list[dict[str, Any]]:
-    sums = ("billed_tokens", "estimated_tokens", "cost_usd")
-    by_leaf = attempts.group_by(_LEAF).agg(
-        pl.len().alias("attempts"),
-        pl.col("call").n_unique().alias("failed_calls"),
-        pl.col("call").filter("recovered").n_unique().alias("recovered_calls"),
-        *(known_sum(pl.col(name)).alias(name) for name in sums),
-        pl.col("error_kind").mode().sort().first().alias("main_kind"),
-        (pl.col("error_kind") == pl.col("error_kind").mode().sort().first()).sum().alias("main_attempts"),
-        pl.col("started_at").min().alias("first_at"),
-        pl.col("started_at").max().alias("last_at"),
-    )
-    served = leaves.select(*_LEAF, "requests")
-    joined = (
-        by_leaf.join(served, on=_LEAF, how="left", nulls_equal=True).with_columns(leaf_scope()).sort("scope")
-    )
-    found = []
-    for row in joined.iter_rows(named=True):
-        made = row["attempts"] + (row["requests"] or 0)
-        if row["attempts"] < FAILED_ATTEMPTS or row["attempts"] < FAILED_SHARE * made:
-            continue
-        found.append(_failed(row, made, totals))
-    return found
-
-
-def _failed(row: dict[str, Any], made: int, totals: _Totals) -> dict[str, Any]:
-    tokens = row["billed_tokens"]
-    billed = "" if tokens is None else f" They report {figure(tokens)} tokens used."
-    lost = row["failed_calls"] - row["recovered_calls"]
-    return _finding(
-        "failed_attempts",
-        row["scope"],
-        totals,
-        title=(
-            f"{who(row)}: {figure(row['attempts'])} of {figure(made)} attempts failed "
-            f"({percent(row['attempts'], made)}), {percent(row['main_attempts'], row['attempts'])} "
-            f"of them {shown_name(row['main_kind'])}; {figure(lost)} calls never came through.{billed}"
-        ),
-        evidence="counts",
-        tokens=tokens,
-        usd=row["cost_usd"],
-        seen=(row["first_at"], row["last_at"]),
-        query=Leaf(row["model"], row["team"]).failed(),
-        advice=ADVICE["failed_attempts"],
+def _graded(share: pl.Expr, grades: Sequence[tuple[float, str]]) -> pl.Expr:
+    return pl.coalesce(
+        *(pl.when(share >= least).then(pl.lit(name)) for least, name in grades), pl.lit(grades[-1][1])
     )

@@ -1,14 +1,12 @@
 """Columns that are looked up for each call: rules, prices, measures.
 
-Belongs here: the join that all of them share. Does not belong here: what is looked up.
+Belongs here: the ways by which all of them do: a join, or the place of the call. Does not belong here: what is looked up.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import polars as pl
+import numpy as np
+import polars as pl
 
 
 def beside(calls: pl.DataFrame, found: pl.DataFrame, key: list[str]) -> pl.DataFrame:
@@ -24,3 +22,20 @@ def beside(calls: pl.DataFrame, found: pl.DataFrame, key: list[str]) -> pl.DataF
     """
     columns = calls.select(key).join(found, on=key, how="left", nulls_equal=True, maintain_order="left")
     return calls.hstack(columns.drop(key))
+
+
+def at_rows(found: pl.DataFrame, rows: pl.Series, height: int) -> pl.DataFrame:
+    """Lay rows out at their places in a frame of `height` rows; the others are null.
+
+    Args:
+        found: one row per place.
+        rows: the places, each once.
+        height: of the result.
+
+    """
+    if found.height == height and rows.is_sorted():
+        return found
+    place = np.full(height, -1, np.int64)
+    place[rows.to_numpy()] = np.arange(found.height)
+    index = pl.Series(place)
+    return found.select(pl.all().gather(pl.lit(index.set(index < 0, None))))

@@ -30,16 +30,16 @@ import numpy as np
 import polars as pl
 
 from parsers.records import MONEY
-from pipelines.waste.blocks import cache_codes, flat_blocks
-from pipelines.waste.caching_rules import CachingRule, with_rules
-from pipelines.waste.evidence import CHAIN, EXACT, LEVELS, in_order_of_arrival, served_calls
-from pipelines.waste.lookup import beside
+from pipelines.waste.blocks import Blocks, cache_codes, exact_blocks
+from pipelines.waste.caching_rules import CachingRule, with_lifetime_in_use
+from pipelines.waste.evidence import EXACT, LEVELS, exact_calls
+from pipelines.waste.lookup import at_rows
 from pipelines.waste.row_prices import with_unit_prices
 from pipelines.waste.scopes import by_scope, known_sum
 from warehouse.waste_tables import REPETITION
 
 _MICROSECONDS = 1_000_000
-_METERS = ("input", "cache_read", "cache_write_5m", "output")
+_METERS = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output")
 _MEASURED = {
     "call": pl.UInt32,
     "blocks": pl.Int64,
@@ -49,9 +49,17 @@ _MEASURED = {
     "unwritten_tokens": pl.Int64,
 }
 
+_OF_SESSION = (
+    *("session_id", "provider", "model", "evidence", "generating", "started_us", "ready_us"),
+    *("input_tokens", "output_tokens", "cache_read_tokens", "lifetime_s", "step_tokens", "minimum_tokens"),
+)
+
 
 def repeated_prefixes(
-    requests: pl.LazyFrame, prices: pl.DataFrame, rules: tuple[CachingRule, ...]
+    requests: pl.LazyFrame,
+    prices: pl.DataFrame,
+    rules: tuple[CachingRule, ...],
+    blocks: Blocks | None = None,
 ) -> pl.DataFrame:
     """Measure, call by call, what repeats and what of it was not read from cache.
 
@@ -59,6 +67,7 @@ def repeated_prefixes(
         requests: rows of `requests`.
         prices: frame of `row_prices.PRICES_SCHEMA`.
         rules: caching rules, from the first to try to the last.
+        blocks: `exact_blocks` of the same requests and rules, where they have been read already.
 
     Returns:
         The calls of `served_calls` (without hash lists) with their rule and prices, and
@@ -68,12 +77,13 @@ def repeated_prefixes(
         prompt hash).
 
     """
-    served = served_calls(requests)
-    calls = with_rules(in_order_of_arrival(served.drop(CHAIN)), rules).with_row_index("call")
-    exact = served.filter(pl.col("evidence").is_in(EXACT)).select("started_at", *CHAIN)
-    chains = in_order_of_arrival(exact).drop("started_at")
-    for measured in (_measured(calls, chains), _repeated_prompts(calls), _session_upper_bounds(calls)):
-        calls = beside(calls, measured, ["call"])
+    blocks = exact_blocks(requests, rules) if blocks is None else blocks
+    calls = with_lifetime_in_use(blocks.calls).with_row_index("call")
+    measured = (_measured(calls, blocks), _repeated_prompts(calls), _session_upper_bounds(calls))
+    calls = pl.concat(
+        [calls, *(at_rows(found.drop("call"), found["call"], calls.height) for found in measured)],
+        how="horizontal",
+    )
     calls = with_unit_prices(calls, prices, _METERS)
     cacheable = pl.when("generating").then("reusable_tokens")
     calls = calls.with_columns(
@@ -138,30 +148,29 @@ def _ratio(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
     return pl.when(whole > 0).then(part / whole)
 
 
-def _measured(calls: pl.DataFrame, chains: pl.DataFrame) -> pl.DataFrame:
-    """`chains`: the lists of the calls with exact evidence, in the same order."""
-    exact = calls.filter(pl.col("evidence").is_in(EXACT)).hstack(chains)
+def _measured(calls: pl.DataFrame, blocks: Blocks) -> pl.DataFrame:
+    """`blocks`: those of the calls with exact evidence, in the same order."""
+    exact = exact_calls(calls)
     if exact.is_empty():
         return pl.DataFrame(schema=_MEASURED)
     from pipelines.waste.block_kernels import prefixes_seen
 
-    blocks = flat_blocks(exact)
-    ready = exact["ready_us"].to_numpy()
+    ready = exact["ready_us"].to_numpy(writable=True)
     lifetime = (pl.col("lifetime_s") * _MICROSECONDS).fill_null(-1)
     hit_blocks, seen_tokens, reusable, unwritten = prefixes_seen(
         blocks.numbers,
         blocks.distinct,
         blocks.offsets,
         blocks.counts,
-        exact["input_tokens"].to_numpy(),
-        exact["started_us"].to_numpy(),
+        exact["input_tokens"].to_numpy(writable=True),
+        exact["started_us"].to_numpy(writable=True),
         ready,
         np.argsort(ready, kind="stable"),
-        exact["cache_read_tokens"].fill_null(-1).to_numpy(),
-        exact["cache_write_tokens"].fill_null(0).to_numpy(),
-        exact["minimum_tokens"].fill_null(-1).to_numpy(),
-        exact["step_tokens"].to_numpy(),
-        exact.select(lifetime).to_series().to_numpy(),
+        exact["cache_read_tokens"].fill_null(-1).to_numpy(writable=True),
+        exact["cache_write_tokens"].fill_null(0).to_numpy(writable=True),
+        exact["minimum_tokens"].fill_null(-1).to_numpy(writable=True),
+        exact["step_tokens"].to_numpy(writable=True),
+        exact.select(lifetime).to_series().to_numpy(writable=True),
     )
     measured = pl.DataFrame(
         [
@@ -178,14 +187,25 @@ def _measured(calls: pl.DataFrame, chains: pl.DataFrame) -> pl.DataFrame:
     return measured.with_columns(pl.when(chained).then(pl.col("blocks", "hit_blocks")))
 
 
+def write_price() -> pl.Expr:
+    """USD per token of a cache write, for the lifetime in use.
+
+    A write is charged above input only where the provider's rule says so; its listed price goes before the multiple.
+    """
+    input_price = pl.col("usd_per_input_token")
+    listed = (
+        pl.when("writes_for_longer")
+        .then("usd_per_cache_write_1h_token")
+        .otherwise("usd_per_cache_write_5m_token")
+    )
+    charged = pl.coalesce(listed, input_price * pl.col("write_multiple").cast(MONEY))
+    return pl.when(pl.col("write_multiple").is_not_null()).then(charged).otherwise(input_price)
+
+
 def _missed_usd() -> pl.Expr:
     missed, read_price = pl.col("missed_tokens"), pl.col("usd_per_cache_read_token")
     input_price = pl.col("usd_per_input_token")
-    # A write is charged above input only where the provider's rule says so; its listed price goes before the
-    # multiple.
-    listed = pl.coalesce("usd_per_cache_write_5m_token", input_price * pl.col("write_multiple").cast(MONEY))
-    write_price = pl.when(pl.col("write_multiple").is_not_null()).then(listed).otherwise(input_price)
-    saved = missed * (input_price - read_price) - pl.col("unwritten_tokens") * (write_price - input_price)
+    saved = missed * (input_price - read_price) - pl.col("unwritten_tokens") * (write_price() - input_price)
     nothing = pl.lit(0).cast(MONEY)
     return (
         pl.when(missed == 0)
@@ -197,23 +217,29 @@ def _missed_usd() -> pl.Expr:
 
 
 def _repeated_prompts(calls: pl.DataFrame) -> pl.DataFrame:
-    hashed = calls.filter(pl.col("evidence").is_in(EXACT) & pl.col("prompt_hash").is_not_null())
+    hashed = exact_calls(calls).filter(pl.col("prompt_hash").is_not_null())
     if hashed.is_empty():
         return pl.DataFrame(schema={"call": pl.UInt32, "repeated_prompt": pl.Boolean})
     from pipelines.waste.block_kernels import answered_before, number_blocks
 
     each = np.arange(hashed.height + 1)
-    numbers, distinct = number_blocks(hashed["prompt_hash"].to_numpy(), cache_codes(hashed), each)
+    numbers, distinct = number_blocks(
+        hashed["prompt_hash"].to_numpy(writable=True), cache_codes(hashed), each
+    )
     repeated = answered_before(
-        numbers, distinct, hashed["started_us"].to_numpy(), hashed["ended_us"].to_numpy()
+        numbers, distinct, hashed["started_us"].to_numpy(writable=True), hashed["ended_us"].to_numpy()
     )
     return pl.DataFrame([hashed["call"], pl.Series("repeated_prompt", repeated)])
 
 
 def _session_upper_bounds(calls: pl.DataFrame) -> pl.DataFrame:
     key = ["session_id", "provider", "model"]
+    of_session = pl.col("evidence") == "session"
+    if not calls.select(of_session.any()).item():
+        return pl.DataFrame(schema={"call": pl.UInt32, "upper_bound_tokens": pl.Int64})
     # Sorting and looking one row back takes a fraction of the time of a window per session.
-    turns = calls.filter(pl.col("session_id").is_not_null()).sort(key, maintain_order=True)
+    turns = calls.select("call", *_OF_SESSION).filter(pl.col("session_id").is_not_null())
+    turns = turns.sort(key, maintain_order=True)
     same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(1)) for name in key)
 
     def before(name: str) -> pl.Expr:
@@ -230,7 +256,7 @@ def _session_upper_bounds(calls: pl.DataFrame) -> pl.DataFrame:
         (before("ready_us") <= pl.col("started_us")) & alive & grew & (stepped >= pl.col("minimum_tokens"))
     )
     bound = (stepped - pl.col("cache_read_tokens").fill_null(0)).clip(lower_bound=0)
-    estimated = (pl.col("evidence") == "session") & pl.col("generating")
+    estimated = of_session & pl.col("generating")
     return turns.select(
         "call",
         pl.when(estimated)

@@ -43,7 +43,7 @@ ADVICE = {
         "from turn to turn."
     ),
     "response_cache": (
-        "Where the same answer may be given again (temperature 0, no personal data), answer from the "
+        "Where the same answer may be given again (same parameters, temperature 0, no personal data), answer from the "
         "gateway's cache."
     ),
     "oversize/outlier": (

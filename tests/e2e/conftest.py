@@ -98,7 +98,7 @@ def small_again(tmp_path_factory):
 @pytest.fixture(scope="session")
 def clean(tmp_path_factory):
     """A small week without planted waste."""
-    return written_and_audited(tmp_path_factory.mktemp("clean"), requests=SMALL, plant_waste=False)
+    return written_and_audited(tmp_path_factory.mktemp("clean"), requests=SMALL, waste=frozenset())
 
 
 @pytest.fixture(params=["week", "small"])

@@ -228,3 +228,21 @@ def test_the_key_file_is_made_once_and_only_its_owner_may_read_it(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert len(path.read_bytes()) == 32
     assert [p.name for p in path.parent.iterdir()] == ["key"]
+
+
+TOOL = st.sampled_from(["", "a", "b", "ab", "x" * 1024, "x" * 1025, "y" * 2500])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.one_of(st.none(), st.lists(TOOL, max_size=5)), min_size=1, max_size=5), st.randoms())
+def test_tools_have_one_hash_in_any_order_and_another_in_any_other_set(rows, random):
+    """Reference: the sum of each tool's own chain. Repeated tools count."""
+    key = tuple(int(word) for word in HASHER._key)
+    shuffled = [None if row is None else random.sample(row, len(row)) for row in rows]
+    found = HASHER.tools(pl.Series(rows, dtype=pl.List(pl.String)))
+    again = HASHER.tools(pl.Series(shuffled, dtype=pl.List(pl.String)))
+    assert found.tools_hash.to_list() == again.tools_hash.to_list()
+    assert found.tools_bytes.to_list() == [sum(map(len, row)) if row else None for row in rows]
+    assert found.tools_hash.to_list() == [
+        sum(slow_chain([tool], key)[0][-1] for tool in row) & MASK if row else None for row in rows
+    ]

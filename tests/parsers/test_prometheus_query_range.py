@@ -16,6 +16,7 @@ from parsers import metrics
 from parsers.format import Context, Head
 from parsers.formats import prometheus_query_range as engines
 from parsers.formats import prometheus_query_range_devices as devices
+from parsers.hashing import PromptHasher
 from parsers.parse import parse
 from parsers.records import DEVICE_SAMPLES, ENGINE_SAMPLES
 from parsers.sources import Source, lay_down, read_head
@@ -26,7 +27,7 @@ BEGIN = 1_796_047_635
 def read(path, work, fmt=engines.FORMAT):
     """(rows, rejects, other records) of a file, through the reader of the product."""
     source = Source(str(path), path)
-    context = Context(source.name, None, head=read_head(source).text)
+    context = Context(source.name, PromptHasher(b"key"), head=read_head(source).text)
     chunks = list(parse(source, fmt, lay_down(source, work), context, work))
     rows, rejects = (pl.concat(getattr(chunk, what) for chunk in chunks) for what in ("rows", "rejects"))
     return rows, rejects, sum(chunk.other_lines for chunk in chunks)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from parsers.detect import matching
 from parsers.format import Context, Head
 from parsers.formats import prometheus_text as text
+from parsers.hashing import PromptHasher
 from parsers.parse import _checked
 from parsers.records import DEVICE_SAMPLES, ENGINE_SAMPLES
 from parsers.samples import series_labels
@@ -86,11 +87,11 @@ def test_rows_do_not_depend_on_where_chunks_end(size, seed):
 
 
 def rows_of(lines, size, modified_at=None):
-    fmt, context = text.ENGINES, Context("x", None, modified_at)
+    fmt, context = text.ENGINES, Context("x", PromptHasher(b"key"), modified_at)
     frame = pl.DataFrame({"source_line": pl.int_range(1, len(lines) + 1, eager=True), "line": lines})
     chunks = [fmt.map(part, context) for part in frame.iter_slices(size)]
     chunks += [last for last in [fmt.finish(context)] if not last.is_empty()]
-    kept = [_checked(chunk, fmt)[0] for chunk in chunks]
+    kept = [_checked(chunk, fmt, context)[0] for chunk in chunks]
     return pl.concat(kept, how="diagonal_relaxed").sort("source_line")
 
 

@@ -12,6 +12,7 @@ import pytest
 from parsers.records import FILES
 from reports.audit_json import AuditInputs
 from warehouse import tables
+from warehouse.application_tables import TASK_DEMAND
 
 START = datetime(2026, 11, 16, tzinfo=UTC)
 DAYS = 7
@@ -340,12 +341,24 @@ def _small() -> dict[str, pl.DataFrame]:
     curve = pl.DataFrame(
         [
             {
-                "scope": "all",
+                "scope": scope,
+                "replicas": replicas,
+                "routing": routing,
                 "capacity_blocks": 2**power,
+                "mark": "80 GB HBM" if power == 16 and scope != "all" else None,
                 "capacity_tokens": 16 * 2**power,
-                "block_hit_ratio": 0.71 * (1 - math.exp(-(2**power) / 40_000)),
+                "capacity_bytes": 2**20 * 2**power if scope != "all" else None,
+                "total_capacity_tokens": replicas * 16 * 2**power,
+                "block_hit_ratio": most * (1 - math.exp(-(2**power) / 40_000)),
+                "block_hit_ratio_error": 0.0,
                 "is_sampled": False,
             }
+            for scope in ("all", f"model:{MODELS[0]}")
+            for replicas, routing, most in (
+                (1, "single", 0.71),
+                (8, "round_robin", 0.3),
+                (8, "prefix_aware", 0.7),
+            )
             for power in range(8, 21)
         ]
     )
@@ -390,9 +403,16 @@ def _small() -> dict[str, pl.DataFrame]:
                 "severity": "high",
                 "title": f"{MODELS[1]}, team {TEAMS[2]}: 12 M input tokens had been sent before.",
                 "scope": f"team:{TEAMS[2]}",
+                "model": MODELS[1],
+                "team": TEAMS[2],
                 "evidence_level": "hash_chain",
+                "requests": 300,
                 "tokens": 12_000_000 // (number + 1),
                 "usd": usd,
+                "application_order": None if usd is None else 4 - number,
+                "tokens_net": None if usd is None else 12_000_000 // (number + 1),
+                "usd_net": usd,
+                "net_basis": None if usd is None else "calls",
                 "first_at": START,
                 "last_at": end,
                 "rows_query": f"SELECT * FROM requests WHERE team = '{TEAMS[2]}'",
@@ -489,6 +509,29 @@ def manifest() -> pl.DataFrame:
     return FILES.conform(pl.DataFrame([base | row for row in rows], infer_schema_length=None))
 
 
+def task_demand() -> pl.DataFrame:
+    """An agent's tasks, chats, and calls by themselves."""
+    sizes = {"agent": (40, 2_000, 9_000_000, 2e5, 9e5), "chat": (900, 3_100, 4_000_000, 3_200.0, 9_500.0)}
+    rows = [
+        {
+            "scope": "all",
+            "task_class": name,
+            "tasks": tasks,
+            "calls": calls,
+            "tokens": tokens,
+            "tokens_mean": tokens / tasks,
+            "tokens_p50": p50,
+            "tokens_p90": p90,
+            "tokens_p99": 2 * p90,
+            "chat_turn_tokens": 1_200.0,
+            "forecast_tokens": 1_200.0 * tasks,
+            "forecast_error": 1_200.0 * tasks / tokens - 1,
+        }
+        for name, (tasks, calls, tokens, p50, p90) in sizes.items()
+    ]
+    return TASK_DEMAND.conform(pl.DataFrame(rows))
+
+
 @pytest.fixture(scope="session")
 def week() -> AuditInputs:
     """Everything known: a whole week with one gap."""
@@ -506,6 +549,7 @@ def week() -> AuditInputs:
         cost_lines=cost_lines(),
         fleet_options=fleet_options(),
         lengths=lengths(),
+        task_demand=task_demand(),
         session_growth=pl.DataFrame(
             {
                 "turn": [1, 2, 3, 8, 16],

@@ -26,7 +26,7 @@ KEYS = {
     "tokens": "input uncached_input cache_read cache_write output reasoning requests_ok requests_error "
     "requests_cancelled requests_usage_missing requests_cache_unknown from_response_cache failed_estimated "
     "by_model by_team",
-    "waste": "prefix cache_curve oversize retries",
+    "waste": "prefix cache_curve cache_curve_replicas oversize retries",
     "costs": "currency total by_team by_key by_model unattributed unpriced_requests basis",
     "sizing": "as_is waste_removed",
 }

@@ -196,7 +196,7 @@ def test_only_growth_that_may_come_is_a_risk(document, load, said):
 
 def test_money_without_options_is_the_window_scaled_to_a_month(document):
     document["sizing"] = {key: {"choice": None, "today": None, "options": []} for key in document["sizing"]}
-    document["waste"]["prefix"]["missed_usd"] = None
+    document["findings"] = []
     found = decision(document)
     assert "(extrapolated from 6.75 d of data)" in found.money_line
     assert "after the change: unknown" in found.money_line
@@ -268,7 +268,7 @@ def test_every_sentence_fills_in_with_names_that_some_code_gives():
             assert all(field.isidentifier() for field in fields), key
 
 
-def _small_week(document, *, missed_usd, finding_usd):
+def _small_week(document, *, finding_usd):
     """A week whose waste is large by share, worth the given amounts in it."""
     document["window"] |= {
         "start": "2026-11-16T00:00:00Z",
@@ -278,29 +278,29 @@ def _small_week(document, *, missed_usd, finding_usd):
     document["costs"]["total"] = "4"
     document["waste"]["prefix"] |= {
         "missed_tokens": document["tokens"]["input"] // 2,
-        "missed_usd": missed_usd,
     }
-    document["findings"][0]["usd"] = finding_usd
-    for found in document["findings"][1:]:
-        found["usd"] = None
+    missed, *others = document["findings"]
+    missed["usd_net"] = finding_usd
+    for found in others:
+        found["usd_net"] = None
     for scenario in ("as_is", "waste_removed"):
         document["sizing"][scenario]["options"] = []
 
 
 def test_waste_that_is_worth_next_to_nothing_is_a_note(document):
     """Half of the input and of four dollars, but 9 USD a month."""
-    _small_week(document, missed_usd="2", finding_usd="2")
+    _small_week(document, finding_usd="2")
     found = decision(document)
     assert found.verdict == "undecided"
     assert "Missed reads cost 8.69 USD a month: too little to come first." in found.reasons[0].text
-    _small_week(document, missed_usd="200", finding_usd="2")
+    _small_week(document, finding_usd="200")
     found = decision(document)
     assert found.headline.startswith("Fix the prompt cache first.")
     assert found.reasons[0].text.endswith("Missed reads cost 869 USD a month.")
 
 
 def test_waste_without_a_price_counts_by_its_tokens(document):
-    _small_week(document, missed_usd=None, finding_usd=None)
+    _small_week(document, finding_usd=None)
     scope = {"scope": "model:own", "missed_usd": None, "missed_tokens": 30_000_000}
     document["waste"]["prefix"]["by_scope"] = [scope, scope | {"scope": "model:own/team:a"}]
     assert decision(document).verdict == "fix"
@@ -310,7 +310,7 @@ def test_waste_without_a_price_counts_by_its_tokens(document):
 
 def test_a_waste_that_no_option_holds_is_told_by_its_worth(document):
     document["waste"]["prefix"]["missed_tokens"] = 0
-    document["findings"][0] |= {"kind": "response_cache", "usd": "5000"}
+    document["findings"][0] |= {"kind": "response_cache", "usd_net": "5000"}
     options = document["sizing"]
     options["waste_removed"] = copy.deepcopy(options["as_is"])
     found = decision(document)

@@ -11,12 +11,12 @@ import pytest
 from parsers.records import REQUESTS
 from pipelines.fleet import Fleet, Pool
 from pipelines.sizing.api_offers import _hosts, hosted_offers, paid_offers
-from pipelines.sizing.load import all_without_waste, demand_summary
+from pipelines.sizing.load import demand_summary
 from pipelines.sizing.scenarios import _measured_w, _removable_share
+from pipelines.sizing.waste_removed import Removed, all_without_waste
 from warehouse.catalogue import models
 from warehouse.prices import unit_prices
 from warehouse.tables import COST_LINES, COVERAGE, EFFICIENCY_HOURLY
-from warehouse.waste_tables import OVERSIZE, REPETITION
 
 T0 = datetime(2026, 11, 16, tzinfo=UTC)
 DAY = COVERAGE.conform(pl.DataFrame([{"start_at": T0, "end_at": T0 + timedelta(days=1), "is_gap": False}]))
@@ -79,7 +79,7 @@ def test_unknown_cache_reads_make_the_price_an_upper_bound():
 def test_tokens_that_are_no_longer_sent_are_no_longer_priced():
     rows = facts(OWN)
     loads = demand_summary(rows, DAY, Fleet(pools=(POOL,)))
-    fewer = all_without_waste(loads, {}, {OWN["model_served"]: 550_000})
+    fewer = all_without_waste(loads, {OWN["model_served"]: Removed(input_tokens=550_000)})
     whole, half = (hosted_offers(rows, part)["chat"] for part in (loads, fewer))
     assert half.usd_per_month == pytest.approx(whole.usd_per_month / 2, abs=Decimal("0.001"))
 
@@ -140,19 +140,15 @@ def test_power_counts_as_measured_where_every_hour_was():
     assert found == {"a": pytest.approx(200.0)}
 
 
-def test_money_of_missed_reads_is_taken_off_what_the_excess_leaves():
-    """40 of 100 USD are excess, 50 are missed reads: half of the remaining 60 stay, so 70 can be removed."""
-    marts = {
-        "repetition": _mart(REPETITION, scope="model:m", missed_usd=Decimal(50)),
-        "oversize": _mart(OVERSIZE, scope="model:m/team:", excess_tokens=9, excess_usd=Decimal(40)),
-        "cost_lines": _mart(COST_LINES, cost_usd=Decimal(100)),
-    }
-    assert _removable_share(marts) == {"m": Decimal("0.7")}
-    marts["oversize"] = marts["oversize"].with_columns(excess_usd=pl.lit(Decimal(400)))
-    assert _removable_share(marts) == {"m": 1}
-    marts["repetition"] = REPETITION.empty()
-    marts["oversize"] = OVERSIZE.empty()
-    assert _removable_share(marts) == {"m": 0}
+@pytest.mark.parametrize(("saved", "share"), [("70", "0.7"), ("400", "1"), ("0", "0"), (None, "0")])
+def test_what_findings_save_net_of_each_other_is_the_share_that_comes_off(saved, share):
+    by_model = pl.DataFrame(
+        {"model": ["m"], "usd": [None if saved is None else Decimal(saved)]},
+        schema={"model": pl.String, "usd": pl.Decimal(38, 12)},
+    )
+    lines = _mart(COST_LINES, cost_usd=Decimal(100))
+    assert _removable_share(by_model, lines) == {"m": Decimal(share)}
+    assert _removable_share(by_model.clear(), lines) == {"m": 0}
 
 
 def _mart(table, **values):

@@ -10,7 +10,8 @@ import pytest
 from parsers.records import REQUESTS
 from pipelines.demand.largest import MOST_MODELS, OTHER_MODELS
 from pipelines.fleet import Fleet, Pool
-from pipelines.sizing.load import SECONDS_PER_MONTH, all_without_waste, demand_summary
+from pipelines.sizing.load import SECONDS_PER_MONTH, demand_summary
+from pipelines.sizing.waste_removed import Removed, all_without_waste
 from warehouse.tables import COVERAGE
 
 T0 = datetime(2026, 11, 16, tzinfo=UTC)
@@ -153,27 +154,42 @@ def test_an_embedding_writes_no_tokens_where_none_are_stated():
     assert (load.unmeasured, load.output_tokens, load.output_mean) == ((), 0, 1)
 
 
-def test_excess_that_was_cached_is_not_work_that_is_saved():
-    """200k of input with 190k from the cache, of which half need not be sent: half of the 10k is left."""
+def test_what_changes_take_leaves_the_rest_of_each_measure():
+    """200k of input with 190k from the cache, of which half is no longer sent: half of the 10k is computed."""
     long = {"input_tokens": 200_000, "cache_read_tokens": 190_000, "output_tokens": 50}
-    (load,) = all_without_waste(demand_summary(requests(long), DAY, FLEET), {}, {"qwen3-8b": 100_000})
-    assert (load.input_tokens, load.uncached_input_tokens) == (100_000, 5000)
-    (load,) = all_without_waste(
-        demand_summary(requests(long), DAY, FLEET), {"qwen3-8b": 4000}, {"qwen3-8b": 100_000}
-    )
-    assert load.uncached_input_tokens == pytest.approx((10_000 - 4000) * 0.5)
+    as_is = demand_summary(requests(long), DAY, FLEET)
+    half = Removed(input_tokens=100_000, computed_tokens=5000)
+    (load,) = all_without_waste(as_is, {"qwen3-8b": half})
+    assert (load.input_tokens, load.uncached_input_tokens, load.output_tokens) == (100_000, 5000, 50)
+    (load,) = all_without_waste(as_is, {"qwen3-8b": half + Removed(computed_tokens=2000)})
+    assert (load.input_tokens, load.uncached_input_tokens) == (100_000, pytest.approx(3000))
 
 
 def test_waste_is_taken_out_evenly_and_at_most_once():
     args = (requests(TOKENS | {"started_at": T0}, TOKENS | {"started_at": seconds(120)}), DAY, FLEET)
     as_is = demand_summary(*args)
-    (load,) = all_without_waste(as_is, {"qwen3-8b": 600}, {})
+    (load,) = all_without_waste(as_is, {"qwen3-8b": Removed(computed_tokens=600)})
     assert (load.uncached_input_tokens, load.peak_uncached_per_s, load.input_tokens) == (600, 5, 2000)
     assert [moment.uncached_per_s for moment in load.moments] == [5]
-    (load,) = all_without_waste(as_is, {}, {"qwen3-8b": 200, "other": 900})
+    trimmed = Removed(input_tokens=200, computed_tokens=120)
+    (load,) = all_without_waste(as_is, {"qwen3-8b": trimmed, "other": Removed(input_tokens=900)})
     assert (load.uncached_input_tokens, load.input_tokens) == (1080, 1800)
-    (load,) = all_without_waste(as_is, {"qwen3-8b": 1e9}, {})
+    (load,) = all_without_waste(as_is, {"qwen3-8b": Removed(computed_tokens=1e9)})
     assert load.uncached_input_tokens == 0
+    assert all_without_waste(as_is, {}) == as_is
+
+
+def test_calls_that_are_not_made_shorten_no_others():
+    rows = [TOKENS | {"started_at": seconds(120 * n)} for n in range(4)]
+    as_is = demand_summary(requests(*rows), DAY, FLEET)
+    (load,) = all_without_waste(as_is, {"qwen3-8b": Removed(2, 2000, 1200, 100)})
+    (before,) = as_is
+    assert (load.requests, load.input_mean, load.output_mean) == (2, before.input_mean, before.output_mean)
+    assert (load.context_p99, load.uncached_input_p95) == (before.context_p99, before.uncached_input_p95)
+    for measure in ("peak_requests_per_s", "peak_uncached_per_s", "peak_output_per_s"):
+        assert getattr(load, measure) == getattr(before, measure) / 2
+    (none,) = all_without_waste(as_is, {"qwen3-8b": Removed(9, 9e9, 9e9, 9e9)})
+    assert (none.requests, none.input_tokens, none.output_mean) == (1, 0, 1)
 
 
 def test_a_log_without_a_wall_clock_says_so():

@@ -24,8 +24,12 @@ def is_cancelled(row):
     return row["error_information"]["error_code"] == "499"
 
 
+def contents(row):
+    return [message["content"] for message in row["messages"]]
+
+
 def is_redacted(row):
-    return [message["content"] for message in row["messages"]] == [REDACTED]
+    return contents(row) == [REDACTED]
 
 
 def usage(row):
@@ -149,7 +153,7 @@ def test_logged_prompts_have_a_token_for_every_four_bytes(records):
     with_body = [row for row in records if is_served(row) and not is_redacted(row)]
     assert with_body
     for row in with_body:
-        size = sum(len(message["content"].encode()) for message in row["messages"])
+        size = sum(len(content.encode()) for content in contents(row))
         assert size == 4 * row["prompt_tokens"]
 
 

@@ -78,7 +78,7 @@ def test_large_logs_have_lines_of_ordinary_length(tmp_path):
 
 
 def test_without_planted_waste_no_waste_is_there(tmp_path, week):
-    truth = write_week(tmp_path / "clean", requests=2_000, plant_waste=False)
+    truth = write_week(tmp_path / "clean", requests=2_000, waste=frozenset())
     assert {planted.kind for planted in week[1].planted} >= WASTE
     assert not {planted.kind for planted in truth.planted} & WASTE
     assert truth.rows["error"] == 0

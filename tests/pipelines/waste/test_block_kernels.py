@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.waste.block_kernels import bounded_counts, number_blocks, prefixes_seen, stack_distances
+from pipelines.waste.block_kernels import (
+    block_tokens,
+    bounded_counts,
+    new_table,
+    number_blocks,
+    number_more,
+    prefixes_seen,
+)
 
 PROMPTS = st.lists(
     st.tuples(st.lists(st.integers(0, 2), max_size=5), st.integers(0, 1)), min_size=1, max_size=30
@@ -43,6 +48,25 @@ def test_numbers_are_those_of_a_dict(prompts):
     assert distinct == len(table)
 
 
+@given(PROMPTS, st.integers(0, 30))
+@settings(max_examples=30, deadline=None)
+def test_numbers_of_two_batches_are_those_of_one(prompts, cut):
+    _, offsets, hashes, scopes = flat(prompts)
+    cut = min(cut, len(prompts))
+    first, table, known = number_more(
+        hashes[: offsets[cut]], scopes[:cut], offsets[: cut + 1], new_table(), 0
+    )
+    second, table, distinct = number_more(
+        hashes[offsets[cut] :], scopes[cut:], offsets[cut:] - offsets[cut], table, known
+    )
+    numbers, together = number_blocks(hashes, scopes, offsets)
+    assert [*first, *second] == numbers.tolist()
+    assert distinct == together
+    assert np.array_equal(table[1][:distinct][numbers], hashes), (
+        "the table says which hash a number stands for"
+    )
+
+
 def test_numbers_stay_right_when_the_table_grows():
     """70,000 distinct blocks, each twice, in adjacent and extreme values."""
     low = np.arange(35_000, dtype=np.uint64)
@@ -55,8 +79,10 @@ def test_numbers_stay_right_when_the_table_grows():
 
 
 def test_counts_never_fall_and_stay_within_the_input():
-    counts = bounded_counts(np.array([5, 3, 9, -4, 7]), np.array([0, 3, 5]), np.array([8, 6]))
+    offsets = np.array([0, 3, 5])
+    counts = bounded_counts(np.array([5, 3, 9, -4, 7]), offsets, np.array([8, 6]), np.empty(5, np.int32))
     assert counts.tolist() == [5, 5, 8, 0, 6]
+    assert block_tokens(counts, offsets).tolist() == [5, 0, 3, 0, 6]
 
 
 CALLS = st.lists(
@@ -139,43 +165,3 @@ def test_a_run_of_uses_is_charged_one_write():
     assert charged([0] * 5, [0] * 5) == [0, 20, 0, 0, 20]
     assert charged([0] * 5, [20, 0, 0, 10, 0]) == [0, 0, 0, 0, 10], "what was written already is not charged"
     assert charged([0, 20, 0, 0, 0], [0] * 5) == [0, 0, 0, 0, 20], "what was read had been written"
-
-
-def lru_hits(chains: list[list[int]], capacity: int) -> int:
-    """A plain block LRU: look the unbroken prefix up, then touch from the last block to the first."""
-    cache: OrderedDict[int, None] = OrderedDict()
-    hits = 0
-    for blocks in chains:
-        for block in blocks:
-            if block not in cache:
-                break
-            hits += 1
-        for block in reversed(blocks):
-            cache[block] = None
-            cache.move_to_end(block)
-            if len(cache) > capacity:
-                cache.popitem(last=False)
-    return hits
-
-
-@given(PROMPTS)
-@settings(max_examples=80, deadline=None)
-def test_stack_distances_give_the_hits_of_a_plain_lru(prompts):
-    chains, offsets, hashes, scopes = flat([(parts, 0) for parts, _ in prompts])
-    numbers, distinct = number_blocks(hashes, scopes, offsets)
-    last = np.full(distinct, -1, np.int64)
-    hits, touches, live = stack_distances(numbers, offsets, np.arange(len(chains)), last)
-    assert (touches, live) == (len(hashes), distinct)
-    for power in range(6):
-        assert hits[: power + 1].sum() == lru_hits(chains, 2**power)
-
-
-def test_stack_distances_over_many_words_of_the_bitmap():
-    """Long random chains, so that the Fenwick tree over 64-bit words is used at depth."""
-    random = np.random.default_rng(7)
-    prompts = [(random.integers(0, 2, random.integers(1, 12)).tolist(), 0) for _ in range(600)]
-    chains, offsets, hashes, scopes = flat(prompts)
-    numbers, distinct = number_blocks(hashes, scopes, offsets)
-    hits, _, _ = stack_distances(numbers, offsets, np.arange(600), np.full(distinct, -1, np.int64))
-    for power in (0, 3, 6, 9, 12):
-        assert hits[: power + 1].sum() == lru_hits(chains, 2**power)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from decimal import Decimal
 
 import numpy as np
 import polars as pl
+import pytest
 
 from pipelines.waste.oversize import CLIFFS_SCHEMA, CONTEXTS_SCHEMA, oversize
+from warehouse.application_tables import TTFT_BY_INPUT
 from warehouse.waste_tables import OVERSIZE
 
 
@@ -91,19 +94,51 @@ def test_embeddings_have_no_task_ratio(requests_of, no_prices):
     assert oversize(requests_of(usual(300) + huge).lazy(), no_prices).is_empty()
 
 
+LOST = 199_500 * Decimal("1e-6") + 1_000 * Decimal("1e-7") + 200 * Decimal("2e-6") + Decimal("0.001225")
+"""Computed input, reads, 5-minute writes; 300 one-hour writes at 4 and 5 output tokens at 5 USD per million."""
+
+
 def test_share_of_context_and_price_cliff(requests_of, prices_of):
-    near = [{"input_tokens": 201_000, "output_tokens": 5}, {"input_tokens": 230_000, "output_tokens": 5}]
+    cached = {"cache_read_tokens": 1_000, "cache_write_5m_tokens": 200, "cache_write_1h_tokens": 300}
+    near = [
+        {"input_tokens": 201_000, "output_tokens": 5, **cached},
+        {"input_tokens": 230_000, "output_tokens": 5},
+    ]
     frame = requests_of(usual(10) + near)
     contexts = pl.DataFrame([("gpt-4o", 400_000)], schema=CONTEXTS_SCHEMA, orient="row")
-    cliffs = pl.DataFrame(
-        [("openai", "gpt-4o", 200_000, Decimal("0.000004"))], schema=CLIFFS_SCHEMA, orient="row"
-    )
-    more = pl.DataFrame([("openai", "gpt-4o", 100, Decimal("0.000003"))], schema=CLIFFS_SCHEMA, orient="row")
-    rows = oversize(frame.lazy(), prices_of(frame, input="2"), contexts, pl.concat([cliffs, more]))
-    assert rows.select("rule", "threshold_tokens", "requests", "excess_tokens", "excess_usd").rows() == [
-        ("context_share", 200_000, 2, 31_000, Decimal("0.062")),
-        ("price_cliff", 200_000, 1, 1_000, Decimal("0.402")),
+    steps = [
+        # reads, writes of both lives and output have steps of their own
+        (
+            "openai",
+            "gpt-4o",
+            dt.date(2026, 9, 1),
+            200_000,
+            *map(Decimal, ("1e-6", "1e-7", "2e-6", "4e-6", "5e-6")),
+        ),
+        ("openai", "gpt-4o", dt.date(2026, 9, 1), 100, *[Decimal("3e-6")] * 5),
     ]
+    cliffs = pl.DataFrame(steps, schema=CLIFFS_SCHEMA, orient="row")
+    rows = oversize(frame.lazy(), prices_of(frame, input="2"), contexts, cliffs)
+    assert rows.select("rule", "threshold_tokens", "requests", "excess_tokens", "excess_usd").rows() == [
+        ("context_share", 200_000, 2, 31_000, Decimal("0.06")),  # the reads of the first have no price
+        ("price_cliff", 200_000, 1, 1_000, LOST),
+    ]
+
+
+def test_what_the_excess_holds_and_delays_is_estimated_where_times_are_known(requests_of, no_prices):
+    """1,000 tokens of excess each: in flight for 4 and 6 s, one of unknown time; a fifth of each was read from cache."""
+    timed = [{"duration_ms": 5_000.0, "queue_ms": 1_000.0}, {"duration_ms": 6_000.0}, {}]
+    long = [
+        {"input_tokens": 201_000, "cache_read_tokens": 40_200, "output_tokens": 5, **call} for call in timed
+    ]
+    frame = requests_of(long)
+    contexts = pl.DataFrame([("gpt-4o", 400_000)], schema=CONTEXTS_SCHEMA, orient="row")
+    line = TTFT_BY_INPUT.conform(pl.DataFrame({"model": ["gpt-4o"], "ms_per_1k_tokens": [250.0]}))
+    unknown = oversize(frame.lazy(), no_prices, contexts).row(0, named=True)
+    known = oversize(frame.lazy(), no_prices, contexts, ttft=line).row(0, named=True)
+    assert known["excess_kv_token_seconds"] == pytest.approx(1_000 * 4 + 1_000 * 6)
+    assert known["excess_ttft_s"] == pytest.approx(3 * 0.8 * 0.25)
+    assert unknown["excess_ttft_s"] is None
 
 
 def test_short_prompts_are_never_oversize(requests_of, no_prices):

@@ -1,4 +1,4 @@
-"""Repetition and cache curve over rows of the contract: evidence, rules, money, scopes, a public trace."""
+"""Repetition over rows of the contract: evidence, rules, money, scopes, a public trace."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 
 from parsers.records import REQUESTS
-from pipelines.waste.cache_curve import cache_curve
 from pipelines.waste.caching_rules import default_rules
 from pipelines.waste.repetition import repeated_prefixes, repetition
-from warehouse.waste_tables import CACHE_CURVE, REPETITION
+from tests.pipelines.waste.weka import weka_rows
+from warehouse.waste_tables import REPETITION
 
 RULES = default_rules()
 
@@ -68,6 +68,7 @@ def test_mooncake_trace_has_its_three_ratios(shared, no_prices):
     calls = repeated_prefixes(frame.lazy(), no_prices, RULES)
     measured = scope(repetition(calls), "all")
     names = ("block_hit_ratio", "token_hit_ratio", "mean_request_hit_ratio")
+    assert [round(measured[name], 3) for name in names] == [0.366, 0.374, 0.409]
     print({name: round(measured[name], 4) for name in names})  # noqa: T201  (pytest -s shows them)
     assert measured["block_hit_ratio"] == pytest.approx(1 - len(seen) / total, abs=1e-12)
     assert measured["token_hit_ratio"] == pytest.approx(sum(hit_tokens) / inputs.sum(), abs=1e-12)
@@ -76,9 +77,27 @@ def test_mooncake_trace_has_its_three_ratios(shared, no_prices):
     assert measured["missed_tokens"] is None, "the trace does not say what was read from cache"
     assert measured["requests_missed_unknown"] == len(trace)
 
-    curve = cache_curve(frame.lazy(), RULES).filter(pl.col("scope") == "all")
-    assert curve["capacity_blocks"].to_list()[-1] == len(seen)
-    assert curve["block_hit_ratio"].to_list()[-1] == pytest.approx(measured["block_hit_ratio"], abs=1e-12)
+
+@pytest.mark.slow
+def test_weka_sessions_repeat_what_a_plain_count_says(shared, requests_of, no_prices):
+    rows = weka_rows(shared / "data" / "weka" / "traces_237.tar.xz", sessions=6)
+    rows.sort(key=lambda row: row["s"])
+    seen: set[int] = set()
+    hits = []
+    for row in rows:
+        blocks = row["prefix_hashes"]
+        hits.append(next((k for k, block in enumerate(blocks) if block not in seen), len(blocks)))
+        seen.update(blocks)
+    inputs = np.array([row["input_tokens"] for row in rows])
+
+    calls = repeated_prefixes(requests_of(rows).lazy(), no_prices, RULES)
+    assert calls["hit_blocks"].to_list() == hits
+    measured = scope(repetition(calls), "all")
+    assert measured["block_hit_ratio"] == pytest.approx(sum(hits) / sum(inputs // 64), abs=1e-12)
+    assert measured["token_hit_ratio"] == pytest.approx(64 * sum(hits) / sum(inputs), abs=1e-12)
+    assert measured["mean_request_hit_ratio"] == pytest.approx(
+        np.mean(64 * np.array(hits) / inputs), abs=1e-12
+    )
 
 
 def test_missed_is_cacheable_less_reads_by_the_rule_and_priced_on_the_day(requests_of, prices_of):
@@ -258,19 +277,5 @@ def test_marts_keep_the_contract_for_hostile_and_empty_input(requests_of, no_pri
     assert REPETITION.problems(mart) == {}
     assert scope(mart, "model:m/team%3Ax/team:")["requests"] == 2
     assert scope(mart, "all")["seen_before_tokens"] == 1024
-    curve = cache_curve(frame.lazy(), RULES)
-    assert CACHE_CURVE.problems(curve) == {}
-    assert set(curve["scope"]) >= {"all", "model:m"}
     empty = REQUESTS.empty().lazy()
     assert repetition(repeated_prefixes(empty, no_prices, RULES)).schema == REPETITION.schema
-    assert cache_curve(empty, RULES).schema == CACHE_CURVE.schema
-
-
-def test_curve_of_a_model_has_its_own_cache(requests_of):
-    """Two models in turn, one block each: 1 block serves each alone, both together need 2."""
-    rows = [{**chain("a"), "model_served": name} for name in ("m", "n") * 5]
-    curve = cache_curve(requests_of(rows).lazy(), RULES)
-    points = {(row[0], row[1]): (row[2], row[3]) for row in curve.iter_rows()}
-    assert points["model:m", 1] == (1024, 0.8)
-    assert points["all", 1] == (1024, 0.0)
-    assert points["all", 2] == (2048, 0.8)
