@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-LANDING_VERSION = "5"
+LANDING_VERSION = "6"
 """Raised when a parser's meaning changes, so that files are parsed again."""
 
 
