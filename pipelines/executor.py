@@ -20,8 +20,10 @@ from dagster._core.execution.execute_in_process import core_execute_in_process
 from dagster._core.execution.plan.execute_plan import dagster_event_sequence_for_step
 from dagster._core.execution.retries import RetryMode
 
+from pipelines.resources import LARGE
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from dagster import DagsterEvent, InitExecutorContext
     from dagster._core.execution.context.system import (
@@ -30,12 +32,13 @@ if TYPE_CHECKING:
         StepExecutionContext,
     )
     from dagster._core.execution.plan.plan import ExecutionPlan
+    from dagster._core.execution.plan.step import ExecutionStep
 
 STEPS_AT_ONCE = 2
 
 
 class TwoAtATime(dg.Executor):
-    """Runs what is ready, as soon as one of its threads is free. Nothing is tried again."""
+    """Runs what is ready and fits beside what runs, as soon as one of its threads is free. Nothing is tried again."""
 
     @property
     def retries(self) -> RetryMode:
@@ -68,22 +71,32 @@ class TwoAtATime(dg.Executor):
 
 
 def _events(job_context: PlanExecutionContext, execution_plan: ExecutionPlan) -> Iterator[DagsterEvent]:
-    running: dict[Future[list[DagsterEvent]], str] = {}
-    with (
-        execution_plan.start(retry_mode=job_context.retry_mode) as active,
-        ThreadPoolExecutor(STEPS_AT_ONCE) as pool,
-    ):
+    running: dict[Future[list[DagsterEvent]], ExecutionStep] = {}
+    ready: list[ExecutionStep] = []
+    with execution_plan.start(retry_mode=job_context.retry_mode) as active, ThreadPoolExecutor() as pool:
         while not active.is_complete:
-            for step in active.get_steps_to_execute(limit=STEPS_AT_ONCE - len(running)):
+            ready += active.get_steps_to_execute()
+            while len(running) < STEPS_AT_ONCE and (step := _fitting(ready, running.values())):
+                ready.remove(step)
                 step_context = job_context.for_step(step, active.get_known_state())
-                running[pool.submit(_run_to_end, step_context)] = step.key
+                running[pool.submit(_run_to_end, step_context)] = step
             for ended in wait(running, return_when=FIRST_COMPLETED).done:
-                key = running.pop(ended)
+                key = running.pop(ended).key
                 for event in ended.result():
                     yield event
                     active.handle_event(event)
                 active.verify_complete(job_context, key)
             yield from active.plan_events_iterator(job_context)
+
+
+def _fitting(ready: Iterable[ExecutionStep], running: Iterable[ExecutionStep]) -> ExecutionStep | None:
+    """The first step that may run beside those that run."""
+    is_taken = any(map(_is_large, running))
+    return next((step for step in ready if not (is_taken and _is_large(step))), None)
+
+
+def _is_large(step: ExecutionStep) -> bool:
+    return LARGE.items() <= step.tags.items()
 
 
 def _run_to_end(context: StepExecutionContext) -> list[DagsterEvent]:

@@ -14,6 +14,9 @@ import polars as pl
 from parsers.records import Table
 from pipelines.site import Site, SiteSettings
 
+LARGE = {"tokenworks/memory": "large"}
+"""`op_tags` of a step that holds much of the calls in memory: no two of them run beside each other (`executor.py`)."""
+
 
 class SiteFromEnvironment(dg.ConfigurableResource[Site]):
     """The site as TOKENWORKS_* variables describe it, seen through the days that ended yesterday."""

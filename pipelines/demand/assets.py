@@ -8,7 +8,7 @@ run.
 import dagster as dg
 
 from parsers.records import REQUESTS
-from pipelines.resources import materialized, table_metadata
+from pipelines.resources import LARGE, materialized, table_metadata
 from pipelines.site import Site
 from warehouse.tables import COVERAGE, DEMAND_MINUTE, DEMAND_PEAKS, USAGE_DAILY, USAGE_HOURLY
 
@@ -66,6 +66,7 @@ def work_intervals(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
 
 @dg.asset(
     group_name=GROUP,
+    op_tags=LARGE,
     deps=[coverage, work_intervals],
     description=DEMAND_MINUTE.description,
     metadata=table_metadata(DEMAND_MINUTE),
@@ -79,6 +80,7 @@ def demand_minute(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
 
 @dg.asset(
     group_name=GROUP,
+    op_tags=LARGE,
     deps=[REQUESTS.name, work_intervals],
     description=DEMAND_PEAKS.description,
     metadata=table_metadata(DEMAND_PEAKS),

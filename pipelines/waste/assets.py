@@ -9,7 +9,7 @@ import polars as pl
 
 from parsers.records import REQUESTS, Table
 from pipelines.pricing import UNIT_PRICES, base_prices, context_lengths, price_cliffs
-from pipelines.resources import materialized, table_metadata
+from pipelines.resources import LARGE, materialized, table_metadata
 from pipelines.site import Site
 from pipelines.waste.applications import judged_calls
 from pipelines.waste.caching_rules import default_rules
@@ -65,6 +65,7 @@ def _keep(site: Site, names: tuple[str, ...], frames: tuple[pl.DataFrame, ...]) 
 
 @dg.asset(
     group_name=GROUP,
+    op_tags=LARGE,
     deps=[REQUESTS.name, UNIT_PRICES],
     description=REPETITION.description,
     metadata=table_metadata(REPETITION),
@@ -91,6 +92,7 @@ def repetition(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
 
 @dg.asset(
     group_name=GROUP,
+    op_tags=LARGE,
     deps=[REPETITION.name],
     description=CACHE_CURVE.description,
     metadata=table_metadata(CACHE_CURVE),
@@ -120,6 +122,7 @@ def _made_with_repetition(name: str, table: Table) -> dg.AssetsDefinition:
 
 @dg.asset(
     group_name=GROUP,
+    op_tags=LARGE,
     deps=[REQUESTS.name, UNIT_PRICES, TTFT_BY_INPUT.name],
     description=OVERSIZE.description,
     metadata=table_metadata(OVERSIZE),
@@ -166,6 +169,7 @@ def output_limits(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
 
 @dg.asset(
     group_name=GROUP,
+    op_tags=LARGE,
     deps=[REQUESTS.name, UNIT_PRICES, OUTPUT_LIMITS.name],
     description=APPLICATION_WASTE.description,
     metadata=table_metadata(APPLICATION_WASTE),

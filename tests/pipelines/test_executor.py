@@ -6,6 +6,7 @@ import dagster as dg
 import pytest
 
 from pipelines.executor import materialize, two_at_a_time
+from pipelines.resources import LARGE
 
 
 class RefusedError(Exception):
@@ -54,6 +55,27 @@ def test_no_more_than_two_and_each_after_what_it_depends_on():
     assert max(most) == 2
     assert set(order[:4]) == {f"first_{number}" for number in range(4)}
     assert order[4:] == ["second", "third"]
+
+
+def test_no_two_large_steps_run_beside_each_other():
+    lock, running, together = threading.Lock(), set(), set()
+
+    def step(name, tags):
+        @dg.asset(name=name, op_tags=tags)
+        def work() -> None:
+            with lock:
+                running.add(name)
+                together.update({tuple(sorted(running))})
+            threading.Event().wait(0.05)
+            with lock:
+                running.remove(name)
+
+        return work
+
+    large = [step(f"large_{number}", LARGE) for number in range(3)]
+    run(*large, *(step(f"small_{number}", {}) for number in range(3)))
+    assert any(len(names) == 2 for names in together)
+    assert all(sum(name.startswith("large") for name in names) <= 1 for names in together)
 
 
 def test_what_a_step_raises_reaches_the_caller_and_nothing_after_it_runs():
