@@ -35,8 +35,8 @@ TOKENS_PER_BLOCK = 128
 MODELS = ("model-a", "model-b", "model-c")
 REPETITION_BOUND = 1.5
 CURVE_BOUND = 10e6
-BYTES_BOUND = 48
-"""Per block reference, beside the calls' own columns; four of five blocks are distinct here, which is rare in logs."""
+BYTES_BOUND = 24
+"""Per block reference, beside the calls' own columns."""
 PEAK_BOUND_GB = 24
 """The whole process that measures repetition."""
 _BATCH = 1_000_000
