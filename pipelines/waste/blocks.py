@@ -131,7 +131,7 @@ def exact_blocks(
     caches: dict[tuple[object, ...], int] = {}
     numbered = _Numbered([np.empty(0, np.int32)], new_table(), 0)
     offsets, counts, frames = [np.zeros(1, np.int64)], [np.empty(0, np.int32)], []
-    batches, read = _batches(requests, batch_blocks), None
+    batches, read, placed = _batches(requests, batch_blocks), None, 0
     with ThreadPoolExecutor(1) as aside:
         done = [aside.submit(lambda: None)]
         while (part := _next(batches, read)) is not None:
@@ -145,7 +145,8 @@ def exact_blocks(
             done.append(aside.submit(numbered.add, hashes, codes, ends))
             counts.append(_counts(lists["counts"], ends, exact["input_tokens"]))
             read = hashes.size
-            offsets.append(ends[1:] + offsets[-1][-1])
+            offsets.append(ends[1:] + placed)
+            placed += read
         done.pop().result()
     hashes = numbered.table[1][: numbered.distinct]
     found = _joined(numbered.numbers)

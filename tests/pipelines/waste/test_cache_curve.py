@@ -265,16 +265,23 @@ def test_the_cache_of_todays_pool_is_named(requests_of):
 def test_blocks_read_in_parts_are_those_read_at_once(requests_of):
     rows = [one_block("abcd"[k % 4], s=k // 3, model_served="mn"[k % 2]) for k in range(40)]
     rows += [{"prompt_hash": k % 2, "input_tokens": 9, "s": 3.5 * k} for k in range(10)]
+    # Stretches of calls that say nothing of their prompts: parts of them have no block at all.
+    rows += [{"input_tokens": 9, "s": second} for second in (-9, -8, -7, *range(40, 60), 900, 901)]
+    rows += [one_block("a", s=800)]
     frame = requests_of(rows).sample(fraction=1, shuffle=True, seed=1)
     whole, parts = (exact_blocks(frame.lazy(), RULES, size) for size in (1000, 7))
     assert whole.calls.equals(parts.calls)
     for name in ("numbers", "offsets", "counts", "hashes"):
         assert np.array_equal(getattr(whole, name), getattr(parts, name)), name
     assert whole.distinct == len(
-        {(row.get("model_served"), *row.get("prefix_hashes", [row.get("prompt_hash")])) for row in rows}
+        {
+            (row.get("model_served"), *row.get("prefix_hashes", [row.get("prompt_hash")]))
+            for row in rows
+            if "prefix_hashes" in row or "prompt_hash" in row
+        }
     )
     calls, blocks = chained_frames(whole)
-    assert (calls.height, blocks.height, blocks["tokens"].unique().to_list()) == (40, 40, [1024])
+    assert (calls.height, blocks.height, blocks["tokens"].unique().to_list()) == (41, 41, [1024])
 
 
 def test_hostile_and_empty_input_keeps_the_contract(requests_of):
