@@ -44,16 +44,17 @@ def held_by_application(calls: pl.LazyFrame) -> pl.DataFrame:
         the model was served by an engine of one's own), by scope.
 
     """
-    seconds = seconds_in_flight()
-    held = (pl.col("input_tokens") + pl.col("output_tokens") / 2) * seconds
+    # Whole numbers: a sum of floats depends on the order in which threads add them up.
+    held_us = (seconds_in_flight() * _US_PER_S).round().cast(pl.Int64)
+    held = (2 * pl.col("input_tokens") + pl.col("output_tokens")).cast(pl.Int128) * held_us
     known = held.is_not_null()
     apps = (
         calls.group_by(APP)
         .agg(
             pl.len().cast(pl.Int64).alias("requests"),
             (~known).sum().cast(pl.Int64).alias("requests_unknown"),
-            held.sum().alias("kv_token_seconds"),
-            seconds.filter(known).sum().alias("seconds"),
+            held.sum().alias("half_token_us"),
+            held_us.filter(known).sum().alias("held_us"),
             pl.col("input_tokens").median().alias("input_p50"),
             pl.col("provider").unique().alias("providers"),
             pl.col("started_at").min().alias("first_at"),
@@ -62,14 +63,15 @@ def held_by_application(calls: pl.LazyFrame) -> pl.DataFrame:
         .collect(engine="streaming")
     )
     judged = pl.col("requests") - pl.col("requests_unknown")
-    of_model = pl.col("kv_token_seconds").sum().over("model")
+    of_model = pl.col("half_token_us").sum().over("model")
+    token_seconds = pl.col("half_token_us") / (2 * _US_PER_S)
     shares = apps.with_columns(
         app_scope(),
         judged=judged,
-        kv_share=pl.when(of_model > 0).then(pl.col("kv_token_seconds") / of_model),
+        kv_share=pl.when(of_model > 0).then(pl.col("half_token_us") / of_model),
         requests_share=pl.when(judged.sum().over("model") > 0).then(judged / judged.sum().over("model")),
-        mean_kv_tokens=pl.when(pl.col("seconds") > 0).then(pl.col("kv_token_seconds") / pl.col("seconds")),
-        kv_token_seconds=pl.when(judged > 0).then("kv_token_seconds"),
+        mean_kv_tokens=pl.when(pl.col("held_us") > 0).then(pl.col("half_token_us") / 2 / pl.col("held_us")),
+        kv_token_seconds=pl.when(judged > 0).then(token_seconds),
         others=judged.sum().over("model") - judged,
         own=pl.Series(
             [
