@@ -128,7 +128,10 @@ def sown(case: Case, entry: dict, turn: int) -> dict[str, str]:
     places = case.free(entry)
     kept = [place for place in places if place in entry["kept"]][turn::2]
     first = CASES.index(case) + turn
-    secret = {place: CREDENTIALS[(first + n) % len(CREDENTIALS)] for n, place in enumerate(kept)}
+    # A meter writes its cells without quotes: one with a comma would be two.
+    unquoted = case.format.endswith("_smi_csv")
+    fitting = [text for text in CREDENTIALS if not (unquoted and "," in text)]
+    secret = {place: fitting[(first + n) % len(fitting)] for n, place in enumerate(kept)}
     return {place: secret.get(place) or case.mark(place) for place in places}
 
 
