@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from parsers import usage
 from parsers.clock import flag_list
 from parsers.durations import before, span
 
@@ -77,7 +78,7 @@ def record_key(fields: Fields, failed: pl.Expr) -> pl.Expr:
 
 
 def cache_writes(fields: Fields) -> tuple[dict[str, pl.Expr], list[Read]]:
-    """Columns of cache writes: the split by lifetime where it adds up to the total, else all as 5 minutes."""
+    """Columns of cache writes."""
     total = fields.whole(
         "other.cache_write_tokens", "other.cache_creation_tokens", "metadata.cached_write_tokens"
     )
@@ -85,13 +86,7 @@ def cache_writes(fields: Fields) -> tuple[dict[str, pl.Expr], list[Read]]:
         fields.whole(f"other.cache_creation_tokens_{life}", f"metadata.cache_write_tokens.ephemeral_{life}")
         for life in ("5m", "1h")
     )
-    split = pl.coalesce(five.value + hour.value, five.value, hour.value)
-    written = pl.coalesce(total.value, split)
-    long_lived = pl.when(split == written).then(hour.value)
-    columns = {
-        "cache_write_5m_tokens": written - long_lived.fill_null(0),
-        "cache_write_1h_tokens": long_lived,
-    }
+    columns = usage.by_lifetime(total.value, five.value, hour.value)
     return columns, [total, five, hour]
 
 

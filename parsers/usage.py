@@ -190,29 +190,33 @@ def iterated(counts: Counts, fields: Fields, usage: str) -> Counts:
     )
 
 
-def columns(counts: Counts, measured: pl.Expr) -> dict[str, pl.Expr]:
-    """The detail columns of REQUESTS (all but input and output), null where `measured` is not true.
+def by_lifetime(total: pl.Expr, five_minutes: pl.Expr, hour: pl.Expr) -> dict[str, pl.Expr]:
+    """The columns of cache writes (tokens) from their total and the two halves of the split, each or none stated.
 
-    A cache write of unstated lifetime counts as one of 5 minutes. The split by lifetime is used only where it
-    fits the total of writes, so that no token is lost or made up.
+    The split holds only where it adds up to the total or there is no total; else all are writes of 5 minutes, the
+    API's default, so that no token is lost or made up (case B025).
     """
+    split = pl.coalesce(five_minutes + hour, five_minutes, hour)
+    holds = (split == pl.coalesce(total, split)).fill_null(value=False)
+    return {
+        "cache_write_5m_tokens": pl.when(holds)
+        .then(pl.coalesce(five_minutes, total - hour))
+        .otherwise(total),
+        "cache_write_1h_tokens": pl.when(holds).then(hour),
+    }
+
+
+def columns(counts: Counts, measured: pl.Expr) -> dict[str, pl.Expr]:
+    """The detail columns of REQUESTS (all but input and output), null where `measured` is not true."""
 
     def shown(value: pl.Expr) -> pl.Expr:
         return pl.when(measured).then(value)
 
-    written, hour = counts.cache_write.value, counts.cache_write_1h.value
-    is_split = (hour <= written).fill_null(value=True)
+    written = by_lifetime(counts.cache_write.value, counts.cache_write_5m.value, counts.cache_write_1h.value)
     return {
         "_total_tokens": shown(counts.total.value),
         "cache_read_tokens": shown(counts.cache_read.value),
-        "cache_write_5m_tokens": shown(
-            pl.when(written.is_null())
-            .then(counts.cache_write_5m.value)
-            .when(is_split)
-            .then(written - hour.fill_null(0))
-            .otherwise(written)
-        ),
-        "cache_write_1h_tokens": shown(pl.when(is_split).then(hour)),
+        **{name: shown(value) for name, value in written.items()},
         "reasoning_tokens": shown(counts.reasoning.value),
         "audio_input_tokens": shown(counts.audio_input.value),
         "audio_output_tokens": shown(counts.audio_output.value),

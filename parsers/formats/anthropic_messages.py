@@ -85,8 +85,8 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     return fields.rows(
         other=~is_call.fill_null(value=False),
         request_id=pl.coalesce(message_id, text("request_id", "custom_id", "recordId")),
-        record_key=pl.coalesce(message_id, text("request_id", "custom_id")),
-        call_id=text("custom_id", "recordId"),
+        # Batches number their parts alike (custom_id, recordId): those names are no keys and link no attempts.
+        record_key=pl.coalesce(message_id, text("request_id")),
         started_at=started,
         **{**wrapped, **measured, "provider": pl.coalesce(text("provider"), spoken)},
         model_served=text("model"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from parsers import bodies, outcome
+from parsers import bodies, outcome, usage
 from parsers.durations import before
 from parsers.format import Format, TokenSemantics
 from parsers.records import REQUESTS
@@ -68,8 +68,7 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     answered = before(ended, took.value)
     has_date = (flags.list.len() > 0) & answered.is_not_null()
     counts = {column: fields.whole(*(f"usage.{name}" for name in names)) for column, names in _COUNTS.items()}
-    written, hour = fields.whole(*(f"usage.{name}" for name in _WRITES)), _hour(fields)
-    is_split = (hour <= written.value).fill_null(value=False)
+    written = fields.whole(*(f"usage.{name}" for name in _WRITES))
     request_id = text(f"{_META}.RequestId", "$metadata.requestId", "request_id")
     http_status = bodies.http_status(fields, f"{_META}.HTTPStatusCode", "$metadata.httpStatusCode")
     is_usage = counts["input_tokens"].value.is_not_null()
@@ -79,9 +78,8 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     return fields.rows(
         other=~(is_usage | error.is_not_null()),
         request_id=pl.coalesce(request_id, text("recordId")),
-        # Jobs number their records alike.
+        # Jobs number their records alike (recordId): that is no key and links no attempts.
         record_key=request_id,
-        call_id=text("recordId"),
         **bodies.columns(fields)
         | {
             "duration_ms": took,
@@ -94,8 +92,7 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         .then(pl.lit("batch"))
         .otherwise(text("serviceTier.type", "performanceConfig.latency")),
         **counts,
-        cache_write_5m_tokens=pl.when(is_split).then(written.value - hour).otherwise(written.value),
-        cache_write_1h_tokens=pl.when(is_split).then(hour),
+        **usage.by_lifetime(written.value, _lasting(fields, "5m"), _lasting(fields, "1h")),
         status=outcome.status(http_status, failed=error.is_not_null()),
         http_status=http_status,
         error_kind=error,
@@ -104,15 +101,14 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     )
 
 
-def _hour(fields: Fields) -> pl.Expr:
-    """Tokens written to caches of one hour."""
+def _lasting(fields: Fields, lifetime: str) -> pl.Expr:
+    """Tokens written to caches of one lifetime; null where no entry names it."""
     if not fields.has("usage.cacheDetails"):
         return pl.lit(None, dtype=pl.Int64)
     entry = pl.element().struct
-    of_hour = pl.when(entry.field("ttl") == "1h").then(
-        entry.field("inputTokens").cast(pl.Int64, strict=False)
-    )
-    return pl.col("usage.cacheDetails").list.eval(of_hour).list.sum()
+    count = entry.field("inputTokens").cast(pl.Int64, strict=False)
+    counts = pl.col("usage.cacheDetails").list.eval(pl.when(entry.field("ttl") == lifetime).then(count)).list
+    return pl.when(counts.drop_nulls().list.len() > 0).then(counts.sum())
 
 
 FORMAT = Format(

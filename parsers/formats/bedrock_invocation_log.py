@@ -1,7 +1,8 @@
 """AWS Bedrock model invocation logs: JSON lines as S3 gets them; in CloudWatch's events, see `envelopes.py`.
 
 Covers Converse and InvokeModel, streamed or not, of all kinds of models. The counts are those that the log states
-beside the bodies; of a body only times, limits and names are read, by their place: prompts may hold the same words.
+beside the bodies, and where it leaves one out, those of the answer. What is read of a body is read by its place:
+prompts may hold the same words.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from parsers import outcome
+from parsers import outcome, usage
 from parsers.fields import Fields
 from parsers.format import Format, TokenSemantics
 from parsers.json_heads import mostly
@@ -53,7 +54,35 @@ _IN_BODY = {
         *("$.stopReason", "$.stop_reason", "$[*].messageStop.stopReason", "$[*].delta.stop_reason"),
         *("$.choices[0].finish_reason", "$.results[0].completionReason"),
     ),
-    "ephemeral_1h_input_tokens": ("$.usage.cache_creation.ephemeral_1h_input_tokens",),
+    "usage": ("$.usage", "$[*].metadata.usage", "$[*].message.usage"),
+    "times": (f"$[*]['{_TIMES}']",),
+    # What a streamed message starts with counts no output: its delta does.
+    "said": ("$.usage", "$[*].metadata.usage", "$[*].usage"),
+}
+_IN_USAGE = {
+    "input": ("$.inputTokens", "$.input_tokens", "$.prompt_tokens"),
+    "read": ("$.cacheReadInputTokens", "$.cacheReadInputTokenCount", "$.cache_read_input_tokens"),
+    "read_inside": ("$.prompt_tokens_details.cached_tokens",),
+    "written": ("$.cacheWriteInputTokens", "$.cacheWriteInputTokenCount", "$.cache_creation_input_tokens"),
+    **{
+        f"written_{life}": (
+            f"$.cacheDetails[?(@.ttl == '{life}')].inputTokens",
+            f"$.cache_creation.ephemeral_{life}_input_tokens",
+        )
+        for life in ("5m", "1h")
+    },
+}
+_IN_SAID = {"output": ("$.outputTokens", "$.output_tokens", "$.completion_tokens")}
+_IN_TIMES = {
+    "input": ("$.inputTokenCount",),
+    "output": ("$.outputTokenCount",),
+    "read": ("$.cacheReadInputTokenCount",),
+    "written": ("$.cacheWriteInputTokenCount",),
+}
+# Titan's and Llama's answers have no usage object.
+_IN_BARE = {
+    "input": ("$.inputTextTokenCount", "$.prompt_token_count"),
+    "output": ("$.results[0].tokenCount", "$.generation_token_count"),
 }
 _STREAMED = ("ConverseStream", "InvokeModelWithResponseStream", "InvokeModelWithBidirectionalStream")
 _KINDS = {
@@ -80,12 +109,18 @@ def _recognise(head: Head) -> bool:
 def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     fields = Fields(frame)
     fields.frame = fields.frame.with_columns(_in_body(fields))
+    fields.frame = fields.frame.with_columns(_counts_in_body(fields))
     text, whole = fields.text, fields.whole
     at = fields.instant("timestamp").needed("timestamp")
-    prompt, output = whole("input.inputTokenCount"), whole("output.outputTokenCount")
-    read, written = whole("input.cacheReadInputTokenCount"), whole("input.cacheWriteInputTokenCount")
-    hour = whole("body.ephemeral_1h_input_tokens")
-    is_split = (hour.value <= written.value).fill_null(value=False)
+    prompt, output = (
+        whole("input.inputTokenCount", "body.input"),
+        whole("output.outputTokenCount", "body.output"),
+    )
+    read = whole("input.cacheReadInputTokenCount", "body.read", "body.read_inside")
+    written = whole("input.cacheWriteInputTokenCount", "body.written")
+    five_minutes, hour = whole("body.written_5m").value, whole("body.written_1h").value
+    # The answers of OpenAI's dialect count what was cached as a part of the input.
+    is_inside = text("input.cacheReadInputTokenCount", "body.read").is_null() & read.value.is_not_null()
     model, error = text("modelId"), outcome.error_kind(fields.raw("errorCode"))
     kind = pl.coalesce(
         [
@@ -119,8 +154,8 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         region=text("inferenceRegion", "region"),
         input_tokens=prompt,
         cache_read_tokens=read,
-        cache_write_5m_tokens=pl.when(is_split).then(written.value - hour.value).otherwise(written.value),
-        cache_write_1h_tokens=pl.when(is_split).then(hour.value),
+        **usage.by_lifetime(written.value, five_minutes, hour),
+        _cache_outside=pl.when(is_inside).then(pl.lit(value=False)),
         output_tokens=pl.coalesce(generated, output.value),
         max_output_tokens=whole(
             "input.inputBodyJson.inferenceConfig.maxTokens", "input.inputBodyJson.max_tokens"
@@ -142,6 +177,23 @@ def _in_body(fields: Fields) -> list[pl.Expr]:
         ).alias(f"body.{name}")
         for name, paths in _IN_BODY.items()
     ]
+
+
+def _counts_in_body(fields: Fields) -> list[pl.Expr]:
+    """Counts that a body states, of whichever model's dialect, as text."""
+    # Few records leave the counts out: only in those a body is searched for names of its own.
+    bare = pl.when(fields.raw("input.inputTokenCount", "body.usage").is_null()).then(fields.raw(_BODY))
+    places = (
+        (fields.raw("body.times"), _IN_TIMES),
+        (fields.raw("body.usage"), _IN_USAGE),
+        (fields.raw("body.said"), _IN_SAID),
+        (bare, _IN_BARE),
+    )
+    found: dict[str, list[pl.Expr]] = {}
+    for place, names in places:
+        for name, paths in names.items():
+            found.setdefault(name, []).extend(place.str.json_path_match(path) for path in paths)
+    return [pl.coalesce(each).alias(f"body.{name}") for name, each in found.items()]
 
 
 def _tags(fields: Fields) -> pl.Expr:
@@ -187,11 +239,11 @@ FORMAT = Format(
     structure=_STRUCTURE,
     semantics=TokenSemantics(cache_read="outside", cache_write="outside", reasoning="inside", clock="utc"),
     traps=(
-        "inputTokenCount leaves cache reads and writes out; older records do not state them.",
+        "inputTokenCount leaves cache reads and writes out; where they are not beside it, the answer's usage is read.",
         "timestamp has whole seconds; the duration is only in bodies, and large bodies are in files of their own.",
         "Failed calls have errorCode and no counts.",
         "modelId may be an inference profile's ARN, which names no model; a body may name the one that answered.",
-        "Writes for an hour can be told only where the body is Claude's own.",
+        "Writes for an hour are told apart only in bodies (cacheDetails, or Claude's own cache_creation).",
         "The user is the caller's ARN; requestMetadata becomes tags. No cost is stated.",
         "An answer whose client hung up is billed whole and logged as if it had been read.",
     ),

@@ -100,7 +100,6 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         other=~is_call | _is_part(fields, answer_id, reason),
         request_id=answer_id,
         record_key=answer_id,
-        call_id=text("custom_id", "key"),
         started_at=started,
         **bodies.columns(fields),
         model_served=text(*_NAMES["model"], "model"),

@@ -13,7 +13,7 @@ import polars as pl
 
 from parsers import cached_parts, outcome, routes, usage
 from parsers.clock import flag_list
-from parsers.fields import Fields, first_fault
+from parsers.fields import Fields, Read, first_fault
 from parsers.format import Format, TokenSemantics
 from parsers.json_heads import is_page, mostly
 from parsers.records import REQUESTS
@@ -38,12 +38,22 @@ _COLUMNS = (
     *("prompt_audio_tokens", "completion_audio_tokens", "cost", "costUSD", "cache_reference_id"),
 )
 _PROPERTIES: Structure = dict.fromkeys(("team", "project", "Helicone-Session-Id"), "VARCHAR")
+_OF_GEMINI = {
+    "prompt": "promptTokenCount",
+    "tools": "toolUsePromptTokenCount",
+    "cached": "cachedContentTokenCount",
+    "candidates": "candidatesTokenCount",
+    "thoughts": "thoughtsTokenCount",
+    "total": "totalTokenCount",
+}
+_GEMINI_AT = "response_body.usageMetadata"
 _EMBEDDED: dict[str, Structure] = {
     "request_properties": _PROPERTIES,
     "properties": _PROPERTIES,
     "request_body": {"stream": "VARCHAR", "max_tokens": "VARCHAR", "max_completion_tokens": "VARCHAR"},
     "response_body": {
         "usage": usage.USAGE,
+        "usageMetadata": dict.fromkeys(_OF_GEMINI.values(), "VARCHAR"),
         "model": "VARCHAR",
         "type": "VARCHAR",
         "service_tier": "VARCHAR",
@@ -81,7 +91,7 @@ def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
     ended, duration = fields.instant("response_created_at"), number("delay_ms", "latency")
     ttft, state = number("time_to_first_token"), whole("response_status", "status")
     cost, limit = fields.money("cost", "costUSD"), whole(*(f"request_body.{name}" for name in _LIMITS))
-    body = usage.counts(fields, ("response_body.usage",), row="response_body.usage.")
+    body = _of_body(fields)
     has_body = body.prompt.value.is_not_null()
     row = {
         "input_tokens": whole("prompt_tokens"),
@@ -98,7 +108,12 @@ def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
     cached = pl.sum_horizontal(stated["cache_read_tokens"], stated["cache_write_5m_tokens"])
     code = state.value
     is_table = text("organization_id").is_not_null() & text("delay_ms").is_null()
-    is_claude = (text("response_body.type") == "message") | (body.cache_read.value > body.prompt.value)
+    # The body's dialect tells what its input includes; the cache of Gemini's is always a part of it.
+    is_outside = pl.coalesce(
+        pl.when(text("response_body.type") == "message").then(pl.lit(value=True)),
+        usage.leaves_cache_out(fields, "response_body.usage"),
+        pl.when(text(f"{_GEMINI_AT}.promptTokenCount").is_not_null()).then(pl.lit(value=False)),
+    )
     error = pl.coalesce(
         outcome.error_kind(text("response_body.error.type")), text("response_body.error.code")
     )
@@ -132,7 +147,7 @@ def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
         },
         _total_tokens=pl.when(has_body).then(total),
         _cache_outside=pl.when(has_body)
-        .then(is_claude.fill_null(value=False))
+        .then(is_outside)
         .otherwise(~cached_parts.is_inside(stated["input_tokens"], cached)),
         status=outcome.status(pl.when(code > 0).then(code), failed=code <= 0, cancelled=code == _CANCELLED),
         http_status=pl.when(code.is_between(100, 999)).then(code),
@@ -159,6 +174,29 @@ def _map(frame: pl.DataFrame, _: Context) -> pl.DataFrame:
     )
 
 
+def _of_body(fields: Fields) -> usage.Counts:
+    """The counts of an answer, as its provider states them; Gemini leaves tools and thoughts out of its two."""
+    stated = usage.counts(fields, ("response_body.usage",), row="response_body.usage.")
+    gemini = {key: fields.whole(f"{_GEMINI_AT}.{name}") for key, name in _OF_GEMINI.items()}
+    values = {key: read.value for key, read in gemini.items()}
+    whole_input = values["prompt"] + values["tools"].fill_null(0)
+    output = pl.coalesce(
+        values["candidates"] + values["thoughts"].fill_null(0), values["total"] - whole_input
+    )
+
+    def either(read: Read, other: pl.Expr, key: str) -> Read:
+        return Read(pl.coalesce(read.value, other), pl.coalesce(read.fault, gemini[key].fault))
+
+    return replace(
+        stated,
+        prompt=either(stated.prompt, whole_input, "prompt"),
+        completion=either(stated.completion, output, "candidates"),
+        total=either(stated.total, values["total"], "total"),
+        cache_read=either(stated.cache_read, values["cached"], "cached"),
+        reasoning=either(stated.reasoning, values["thoughts"], "thoughts"),
+    )
+
+
 FORMAT = Format(
     name="helicone_requests",
     title="Helicone requests, JSON",
@@ -177,7 +215,7 @@ FORMAT = Format(
         "prompt_tokens is without cached tokens, completion_tokens without reasoning.",
         "Older rows hold the whole prompt: one hardly larger than its cached part is taken for such a row.",
         "That is flagged cache_taken_as_inside_input, doubt about larger ones cache_may_be_inside_input.",
-        "response_body.usage, where bodies are exported, is taken instead: it is the provider's own word.",
+        "The answer's usage or usageMetadata, where bodies are exported, is taken instead: the provider's own word.",
         "total_tokens is prompt + completion whatever they include, and shows nothing.",
         "cost is USD in the API's answers and USD x 1e9 in the ClickHouse table.",
         "Status -2 is a call in flight (other), -3 one that was cancelled, -1 and -4 failed.",

@@ -143,7 +143,8 @@ def _rows(fields: Fields, context: Context) -> pl.DataFrame:
         each.is_not_null()
         for each in (prompt, generated, total, kind, error, text("model", "usage.type", "custom_id"))
     )
-    request_id, body_id = text("request_id", "id", "custom_id"), text("id", "custom_id")
+    # Batches number their parts alike (custom_id): that is no key and links no attempts.
+    request_id, body_id = text("request_id", "id", "custom_id"), text("id")
     refused = fields.whole("base_resp.status_code").value != 0
     return fields.rows(
         other=~is_call | _is_part(fields, kind, body_id, prompt),
@@ -151,7 +152,6 @@ def _rows(fields: Fields, context: Context) -> pl.DataFrame:
         record_key=pl.concat_str(
             [body_id, key_at.dt.timestamp("us").cast(pl.String).fill_null("")], separator="|"
         ),
-        call_id=text("custom_id"),
         started_at=started,
         **bodies.columns(fields)
         | _server_times(fields)

@@ -84,7 +84,8 @@ def test_b001_b002_each_token_of_a_cache_write_is_in_one_class(only):
     [
         ({"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 344139}, 0, 344139),
         ({"ephemeral_1h_input_tokens": 400000}, 344139, None),
-        ({"ephemeral_1h_input_tokens": 300000}, 44139, 300000),
+        ({"ephemeral_1h_input_tokens": 300000}, 344139, None),
+        ({"ephemeral_5m_input_tokens": 44139, "ephemeral_1h_input_tokens": 300000}, 44139, 300000),
         (None, 344139, None),
     ],
 )
