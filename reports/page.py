@@ -34,6 +34,7 @@ from reports.charts import Chart, Kind
 from reports.decision import Decision
 from reports.definitions import DEFINITIONS
 from reports.demand_charts import demand_charts
+from reports.demand_tables import demand_sentences, demand_tables
 from reports.document_figures import all_requests, served, site_zone
 from reports.efficiency_charts import efficiency_charts
 from reports.engines import engine_sentences
@@ -111,6 +112,7 @@ def render(document: Mapping[str, Any], inputs: AuditInputs, decision: Decision)
         reasons_marked=options_tables.option_reasons(document, marked=True),
         reasons_others=options_tables.option_reasons(document, marked=False),
         engines=engine_sentences(document),
+        profile=demand_sentences(document),
         sums=sums_sentences(document),
         findings=document["findings"][:SHOWN_FINDINGS],
         findings_left=max(0, len(document["findings"]) - SHOWN_FINDINGS),
@@ -162,6 +164,7 @@ def _tables(document: Mapping[str, Any], inputs: AuditInputs) -> dict[str, table
         "against_sums": tables.against_sums_table(document),
         "peaks": tables.peaks_table(document, of_all=True),
         "peaks_other": tables.peaks_table(document, of_all=False),
+        **demand_tables(document),
         "evidence": tables.evidence_table(document),
         "oversize": tables.oversize_table(document),
         "retries": tables.retries_table(document),

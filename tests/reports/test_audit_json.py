@@ -20,7 +20,8 @@ from warehouse import tables
 
 KEYS = {
     "": "schema_version tokenworks_version window inputs tokens peaks waste efficiency costs sizing findings "
-    "data_quality",
+    "data_quality demand",
+    "demand": "source burstiness lengths_together rhythm peak_confidence growth cannot_show unmet from_counters",
     "window": "start end coverage_ratio gaps",
     "inputs": "files lines requests rejects other_lines duplicates by_format",
     "tokens": "input uncached_input cache_read cache_write output reasoning requests_ok requests_error "
