@@ -149,7 +149,7 @@ def _growth(document: Document) -> Table:
         [
             text(PROFILE[row["measure"]]),
             count(row["days"], "growth"),
-            *(share_of(row[name], "growth", row["basis"]) for name in ("per_week_ratio", "low", "high")),
+            *(share_of(row[name], "growth", row["basis"]) for name in ("growth_per_week", "low", "high")),
             text(row["basis"], 160),
         ]
         for row in document["demand"]["growth"]

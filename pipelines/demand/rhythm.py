@@ -96,7 +96,7 @@ def growth(days: pl.DataFrame, measure: str) -> dict[str, Any]:
         measure: `requests_per_s` or `tokens_per_s`.
 
     Returns:
-        `measure`, `days` used, `per_week_ratio` (0.1 = 10 % more each week), `low`, `high` (95 %), and `basis`:
+        `measure`, `days` used, `growth_per_week` (0.1 = 10 % more each week), `low`, `high` (95 %), and `basis`:
         how it was made, or why it is unknown (then the three are null).
 
     """
@@ -107,7 +107,7 @@ def growth(days: pl.DataFrame, measure: str) -> dict[str, Any]:
     out: dict[str, Any] = {"measure": measure, "days": used.height}
     if freedom < 2:  # noqa: PLR2004 - with one degree of freedom an interval spans everything
         why = f"unknown: {used.height} whole days with demand, a trend needs {parameters + 2}"
-        return out | {"per_week_ratio": None, "low": None, "high": None, "basis": why}
+        return out | {"growth_per_week": None, "low": None, "high": None, "basis": why}
     columns = [
         np.ones(used.height),
         used["day"].to_physical().to_numpy() - float(used["day"].to_physical()[0]),
@@ -123,7 +123,7 @@ def growth(days: pl.DataFrame, measure: str) -> dict[str, Any]:
     slope = float(fitted[1])
     weekly = {
         name: math.expm1(min(_DAYS_PER_WEEK * value, 50.0))
-        for name, value in (("per_week_ratio", slope), ("low", slope - half), ("high", slope + half))
+        for name, value in (("growth_per_week", slope), ("low", slope - half), ("high", slope + half))
     }
     level = ", weekends with a level of their own" if weekend_level else ""
     basis = f"log-linear trend over {used.height} whole days{level}; 95 % interval, days taken as independent"

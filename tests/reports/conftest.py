@@ -544,7 +544,7 @@ def demand_profile() -> dict[str, Any]:
             {
                 "measure": "requests_per_s",
                 "days": 3,
-                "per_week_ratio": None,
+                "growth_per_week": None,
                 "low": None,
                 "high": None,
                 "basis": "unknown: 3 whole days with demand, a trend needs 4",

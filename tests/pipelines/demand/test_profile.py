@@ -188,9 +188,9 @@ def test_growth_is_found_within_its_interval_and_unknown_for_few_days():
     found = growth(days, "requests_per_s")
     assert found["days"] == 14
     assert found["low"] <= 1.02**7 - 1 <= found["high"]
-    assert found["per_week_ratio"] == pytest.approx(1.02**7 - 1, rel=0.02)
+    assert found["growth_per_week"] == pytest.approx(1.02**7 - 1, rel=0.02)
     few = growth(days.head(3), "requests_per_s")
-    assert few["per_week_ratio"] is None
+    assert few["growth_per_week"] is None
     assert few["basis"] == "unknown: 3 whole days with demand, a trend needs 4"
 
 
