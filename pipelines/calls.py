@@ -15,6 +15,12 @@ UNKNOWN_MODEL = "unknown"
 
 _OVERLOADED = 529
 _MAY_BE_BILLED = (400, 408, 499)
+_OVERLOAD_STATUSES = (408, 429)
+_SERVER_ERRORS = 500
+_NOT_FOR_CAPACITY = (
+    r"(?i)invalid|bad.?request|authenti|permission|forbidden|not.?found|unsupported|validation"
+    r"|context.?(length|window)|content.?(policy|filter)|budget"
+)
 _TURNED_AWAY = r"(?i)rate.?limit|too.?many.?requests|overloaded"
 
 NO_OUTPUT = ("embedding", "rerank", "moderation")
@@ -51,6 +57,17 @@ def was_turned_away() -> pl.Expr:
     by_status = (status.is_between(400, 499) & ~status.is_in(_MAY_BE_BILLED)) | (status == _OVERLOADED)
     refused = pl.coalesce(by_status, pl.col("error_kind").str.contains(_TURNED_AWAY)).fill_null(value=False)
     return (pl.col("status") == "error") & refused
+
+
+def failed_for_capacity() -> pl.Expr:
+    """Whether a call failed because the service could not take it or did not answer: 408, 429, 5xx.
+
+    Without a status, any failure but one whose name says that the call itself was at fault.
+    """
+    status = pl.col("http_status")
+    unnamed = status.is_null() & ~pl.col("error_kind").fill_null("").str.contains(_NOT_FOR_CAPACITY)
+    by_status = (status.is_in(_OVERLOAD_STATUSES) | (status >= _SERVER_ERRORS)).fill_null(value=False)
+    return (pl.col("status") == "error") & (by_status | unnamed)
 
 
 def output_tokens() -> pl.Expr:

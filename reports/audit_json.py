@@ -21,6 +21,7 @@ import polars as pl
 from parsers.records import FILES, REQUESTS, SERVED_STATUSES, USAGE_BUCKETS
 from reports import audit_parts
 from reports.application_parts import application_parts, tasks_part
+from reports.demand_profile import EMPTY_PROFILE, demand_part
 from reports.engines import ENGINES_SCHEMA, against_gateway, engines_part
 from reports.finding_parts import findings_part, savings_part
 from reports.json_values import instant_text, known_sum, ratio, real
@@ -82,6 +83,7 @@ class AuditInputs:
     data_quality: pl.DataFrame = field(default_factory=tables.DATA_QUALITY.empty)
     engines: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ENGINES_SCHEMA))
     sums: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SUMS_SCHEMA))
+    demand: Mapping[str, Any] = field(default_factory=lambda: EMPTY_PROFILE)
     lengths: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=LENGTHS_SCHEMA))
     session_growth: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=GROWTH_SCHEMA))
 
@@ -120,6 +122,7 @@ def audit_document(inputs: AuditInputs) -> dict[str, Any]:
         "inputs": inputs_part(inputs.files, inputs.duplicates),
         "tokens": tokens_part(inputs.usage_daily),
         "peaks": peaks_part(inputs.demand_peaks),
+        "demand": demand_part(inputs.demand),
         "lengths": lengths_part(inputs.lengths),
         "session_growth": inputs.session_growth.to_dicts(),
         "waste": audit_parts.waste_part(

@@ -24,6 +24,7 @@ NO_KEY = "(none)"
 KEY = pl.coalesce("api_key_alias", "api_key_hash", pl.lit(NO_KEY))
 """What a key is called: its alias, else its hash."""
 
+MFU_MARKS = (0.30, 0.75)
 _PREFIX_SUMS = ("seen_before_tokens", "cache_read_tokens", "missed_tokens", "upper_bound_tokens")
 _PREFIX_RATIOS = ("block_hit_ratio", "token_hit_ratio", "mean_request_hit_ratio")
 
@@ -120,12 +121,15 @@ def efficiency_part(hourly: pl.DataFrame) -> list[dict[str, Any]]:
 
     MFU and MBU over busy time are weighted by busy seconds, MFU over wall time by wall seconds; tokens per
     joule is output over energy in the hours that have both. A ratio above 1 can't be: it is null here and
-    `problem` says so.
+    `problem` says so. `busy_histogram` says in how much of the covered time which share of the hour was busy.
     """
+    histograms = _busy_histograms(hourly)
     grouped = hourly.group_by("scope").agg(
         weighted_mean("mfu_busy_ratio", "busy_s").alias("mfu_busy"),
         weighted_mean("mfu_wall_ratio", "wall_s").alias("mfu_wall"),
         weighted_mean("mbu_busy_ratio", "busy_s").alias("mbu_busy"),
+        # The same bytes over wall time: an idle second moves none.
+        (weighted_mean("mbu_busy_ratio", "busy_s") * _quotient("busy_s", "wall_s")).alias("mbu_wall"),
         _quotient("output_tokens", "energy_j").alias("tokens_per_j"),
         _quotient("output_tokens", "wall_s").alias("tokens_per_s"),
         _quotient("input_tokens", "wall_s").alias("input_tokens_per_s"),
@@ -137,7 +141,37 @@ def efficiency_part(hourly: pl.DataFrame) -> list[dict[str, Any]]:
         pl.col("power_source").drop_nulls().unique().sort(),
         pl.col("basis").unique().sort(),
     )
-    return [_efficiency(row) for row in grouped.sort("scope").to_dicts()]
+    rows = grouped.sort("scope").to_dicts()
+    return [_efficiency(row) | {"busy_histogram": histograms[row["scope"]]} for row in rows]
+
+
+def _busy_histograms(hourly: pl.DataFrame) -> dict[str, list[dict[str, Any]]]:
+    """By pool: ten bins of the busy share of an hour, each with the seconds of such hours; unknown hours left out."""
+    share = (pl.col("busy_s") / pl.col("wall_s")).clip(0.0, 1.0)
+    known = hourly.filter(pl.col("busy_s").is_not_null() & (pl.col("wall_s") > 0))
+    sums = known.group_by("scope", (share * 10).floor().clip(0, 9).cast(pl.Int64).alias("bin")).agg(
+        pl.col("wall_s").sum()
+    )
+    seconds = {(scope, place): wall for scope, place, wall in sums.iter_rows()}
+    return {
+        scope: [
+            {
+                "from_ratio": place / 10,
+                "to_ratio": (place + 1) / 10,
+                "wall_s": seconds.get((scope, place), 0.0),
+            }
+            for place in range(10)
+        ]
+        for scope in hourly["scope"].unique()
+    }
+
+
+def mfu_mark(mfu: float | None) -> str | None:
+    """Where an MFU lies against the marks that users know: 30 % is what serving commonly reaches, 75 % out of reach."""
+    if mfu is None:
+        return None
+    low, high = MFU_MARKS
+    return "below_30" if mfu < low else "from_30_to_75" if mfu <= high else "above_75"
 
 
 def _quotient(part: str, whole: str) -> pl.Expr:
@@ -148,7 +182,7 @@ def _quotient(part: str, whole: str) -> pl.Expr:
 
 
 def _efficiency(row: dict[str, Any]) -> dict[str, Any]:
-    ratios = ("mfu_busy", "mfu_wall", "mbu_busy", "busy_ratio")
+    ratios = ("mfu_busy", "mfu_wall", "mbu_busy", "mbu_wall", "busy_ratio")
     above = [name for name in ratios if row[name] is not None and row[name] > 1]
     sources = row["power_source"]
     return {
@@ -168,6 +202,7 @@ def _efficiency(row: dict[str, Any]) -> dict[str, Any]:
         # Where some hours were measured and others modelled, the mean is no measurement.
         "power_source": None if not sources else "measured" if sources == ["measured"] else "modelled",
         "accelerators": row["accelerators"],
+        "against_marks": mfu_mark(ratio(row["mfu_busy"])),
         "basis": row["basis"],
         "problem": f"{', '.join(above)} above 1: check accelerator, count and architecture in fleet.toml"
         if above

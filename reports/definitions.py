@@ -111,6 +111,46 @@ DEFINITIONS = (
         rows="SELECT * FROM demand_peaks ORDER BY scope, measure, window_s",
     ),
     Definition(
+        "peak-confidence",
+        "Confidence of the peak",
+        "per minute",
+        "The week's highest minute is one draw. p99: of all minutes of whole days, 80 % interval over days drawn with "
+        "replacement. Highest of 30 days: median of the extreme-value tail of the daily maxima (Gumbel from 5 days, "
+        "with a shape of its own from 20), 80 % by parametric bootstrap. Factor: upper end / highest minute seen.",
+        rows="SELECT * FROM demand_minute WHERE scope = 'all' ORDER BY requests DESC",
+    ),
+    Definition(
+        "unmet",
+        "Unmet demand",
+        "calls, tokens",
+        "Calls that failed for want of capacity (429, 408, 5xx, no answer) and never came through, each once. What was "
+        "served is the low end of the demand, served and unmet the high one; unstated tokens are their model's mean.",
+        rows="SELECT * FROM requests WHERE status = 'error'",
+    ),
+    Definition(
+        "growth",
+        "Growth",
+        "per week",
+        "Log-linear trend of the daily mean, weekends with a level of their own, 95 % interval (Student).",
+        rows="SELECT * FROM demand_minute WHERE scope = 'all'",
+    ),
+    Definition(
+        "burstiness",
+        "Burstiness",
+        "ratio",
+        "Dispersion = variance / mean of the arrivals per window; cv² = variance / mean² of the counts, or of the times "
+        "between arrivals inside a window. Poisson arrivals have 1. Within an hour leaves the rhythm of the day out.",
+        rows="SELECT * FROM requests WHERE status IN ('ok', 'cancelled') ORDER BY started_at",
+    ),
+    Definition(
+        "lengths-together",
+        "Lengths of calls",
+        "tokens",
+        "Quantiles of input, uncached input (input - cache reads) and output; Spearman's rank correlation; calls by "
+        "classes of length, each up to twice the one before: the basis for pools by request length.",
+        rows="SELECT * FROM requests WHERE status IN ('ok', 'cancelled')",
+    ),
+    Definition(
         "concurrency",
         "Concurrency",
         "calls",

@@ -37,6 +37,7 @@ from reports.charts import Chart, Kind
 from reports.decision import Decision
 from reports.definitions import DEFINITIONS
 from reports.demand_charts import demand_charts
+from reports.demand_tables import demand_sentences, demand_tables
 from reports.document_figures import all_requests, served, site_zone
 from reports.efficiency_charts import efficiency_charts
 from reports.engines import engine_sentences
@@ -117,6 +118,7 @@ def render(document: Mapping[str, Any], inputs: AuditInputs, decision: Decision)
         reasons_marked=options_tables.option_reasons(document, marked=True),
         reasons_others=options_tables.option_reasons(document, marked=False),
         engines=engine_sentences(document),
+        profile=demand_sentences(document),
         sums=sums_sentences(document),
         findings=document["findings"][:SHOWN_FINDINGS],
         savings_note=findings_table.savings_note(document),
@@ -174,6 +176,7 @@ def _tables(document: Mapping[str, Any], inputs: AuditInputs) -> dict[str, table
         "against_sums": tables.against_sums_table(document),
         "peaks": tables.peaks_table(document, of_all=True),
         "peaks_other": tables.peaks_table(document, of_all=False),
+        **demand_tables(document),
         "evidence": tables.evidence_table(document),
         "savings": findings_table.savings_table(document),
         **reuse_tables(document),

@@ -190,6 +190,83 @@ SUMS = MappingProxyType(
     }
 )
 
+PROFILE = MappingProxyType(
+    {
+        "counters_only": (
+            "No log of calls: rhythm, growth and peaks come from engines' counters, at the resolution of their "
+            "samples; what single calls ask for is unknown."
+        ),
+        "unmet": (
+            "{failed} attempts failed for want of capacity ({kinds}). {met} of their calls were served on a later "
+            "try; {unmet} never were and are counted once each. {unlinked} attempts are linked to no other."
+        ),
+        "none_unmet": "No call failed for want of capacity: the demand is what was served.",
+        "queue_share": "{share} of the time of the calls that tell it was spent in a queue.",
+        "waiting_share": "Calls were waiting in {share} of the engines' samples.",
+        "kv_full_share": "The KV cache was full (95 % or more) in {share} of the engines' samples.",
+        "cannot_show": "What these days can not show: {said}.",
+        "peak_confidence_table": "How sure the highest minute is",
+        "unmet_table": "Demand with the calls that were refused",
+        "growth_table": "Growth per week",
+        "burstiness_table": "Burstiness of arrivals by window",
+        "quantiles_table": "Lengths of calls",
+        "classes_table": "Input and output together",
+        "hour_of_day_table": "Rhythm by hour of day ({zone})",
+        "weekday_table": "Rhythm by weekday ({zone})",
+        "from_counters_table": "Demand by the engines' counters",
+        "scope": "scope",
+        "measure": "measure",
+        "basis": "how, or why not",
+        "days": "days",
+        "observed_max": "highest minute",
+        "p99": "p99",
+        "p99_of_minutes": "p99 of the minutes (80 %)",
+        "expected_max": "highest of 30 days (80 %)",
+        "factor": "factor",
+        "served": "served",
+        "with_unmet": "with unmet calls",
+        "more": "more",
+        "requests": "calls",
+        "total_tokens": "tokens, input + output",
+        "peak_of": "calls in the busiest {window}",
+        "requests_per_s": "calls/s",
+        "tokens_per_s": "tok/s",
+        "per_week": "per week",
+        "low": "low",
+        "high": "high",
+        "window": "window",
+        "mean_requests": "calls per window",
+        "dispersion": "dispersion",
+        "dispersion_within_hour": "within an hour",
+        "count_cv2": "cv² of counts",
+        "interarrival_cv2_p50": "cv² between arrivals, p50",
+        "interarrival_cv2_p90": "p90",
+        "known": "calls that tell it",
+        "p50": "p50",
+        "p90": "p90",
+        "p95": "p95",
+        "max": "max",
+        "with_output": "correlation with output",
+        "input_most": "input up to",
+        "output_most": "output up to",
+        "calls": "calls",
+        "input_tokens": "input",
+        "uncached_input_tokens": "uncached input",
+        "output_tokens": "output",
+        "share_of_calls": "share of calls",
+        "hour_of_day": "hour",
+        "weekday": "day",
+        "seen": "days seen",
+        "minutes": "minutes",
+        "busiest_minute_requests": "calls in the busiest minute",
+        "value": "value",
+        "per_s": "per s",
+        "resolution": "between samples",
+        "left_out": "left out at gaps",
+        "start": "begins",
+    }
+)
+
 RISK = MappingProxyType(
     {
         "gaps": "{count} gaps, {length} in all, are missing from the logs (first: {first}).",

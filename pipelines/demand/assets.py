@@ -8,13 +8,12 @@ run.
 import dagster as dg
 
 from parsers.records import REQUESTS
+from pipelines.demand.spread import WORK_INTERVALS
 from pipelines.resources import LARGE, materialized, table_metadata
 from pipelines.site import Site
 from warehouse.tables import COVERAGE, DEMAND_MINUTE, DEMAND_PEAKS, USAGE_DAILY, USAGE_HOURLY
 
 GROUP = "demand"
-WORK_INTERVALS = "work_intervals"
-"""The asset, and the frame it keeps, which minutes and peaks are made from."""
 
 
 @dg.asset(

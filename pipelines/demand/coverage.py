@@ -121,7 +121,7 @@ def coverage(requests: pl.LazyFrame, window: tuple[datetime, datetime] | None = 
         and window.
 
     """
-    rows = requests.select(started_us(), ended_us(), _is_relative())
+    rows = requests.select(started_us(), ended_us(), is_relative())
     if window is not None:
         first, last = (int(pl.Series([edge], dtype=INSTANT).dt.timestamp("us")[0]) for edge in window)
         rows = rows.filter((pl.col("started_us") >= first) & (pl.col("started_us") < last))
@@ -152,7 +152,8 @@ def coverage_ratio(coverage: pl.DataFrame) -> float | None:
     return 1.0 - int(lengths.filter("is_gap")["us"].sum()) / whole if whole else 1.0
 
 
-def _is_relative() -> pl.Expr:
+def is_relative() -> pl.Expr:
+    """Whether the call's clock counts from its own start, so that it has no calendar."""
     return pl.col("flags").list.contains("relative_clock").fill_null(value=False).alias("is_relative")
 
 

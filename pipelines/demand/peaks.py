@@ -88,7 +88,7 @@ def _rows(calls: Calls, span: Span) -> Iterator[Row]:
         windows = [w for w in WINDOWS_S if fine or w >= SHORTEST_UNTIMED_WINDOW_S]
         curve = calls.tokens(measure)
         yield from _sums(measure, curve, windows, span, assumed, _token_basis(calls, measure))
-    windows = [w for w in WINDOWS_S if w * 1e6 >= _beat_us(calls)]
+    windows = [w for w in WINDOWS_S if w * 1e6 >= beat_us(calls)]
     yield from _sums("requests", calls.arrivals(), windows, span, 0.0, "Arrivals as logged.")
     yield from _means("concurrency", calls.concurrency(), span, 0.0, _concurrency_basis(calls))
     split = calls.split_assumed / len(calls)
@@ -136,7 +136,7 @@ def _row(measure: str, window_s: float, value: float, start: int, assumed: float
     }
 
 
-def _beat_us(calls: Calls) -> int:
+def beat_us(calls: Calls) -> int:
     """Shortest time between two instants at which a batching clock stamps calls; 0 where arrivals are stamped
     singly.
     """

@@ -24,6 +24,9 @@ import polars as pl
 
 from pipelines.calls import is_demand, model_name
 
+WORK_INTERVALS = "work_intervals"
+"""The asset, and the frame it keeps, which minutes, peaks and the profile are made from."""
+
 PUBLISHED_PACE_RATIO = 50.0
 """TPOT / (TTFT / input length): median 49.9, quartiles 18 and 104, over the 3,415 measured points (14 models,
 6 systems) of ai-dynamo/aiconfigurator, Apache-2.0."""

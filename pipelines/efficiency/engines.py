@@ -83,8 +83,8 @@ def _known(column: str) -> pl.Expr:
     return pl.when(pl.col(column).count() > 0).then(pl.col(column).sum()).alias(column)
 
 
-def _increase(samples: pl.LazyFrame, counter: str, name: str) -> pl.LazyFrame:
-    """Increase of a counter by series, from its first sample to its last; null with fewer than two.
+def counter_steps(samples: pl.LazyFrame, counter: str) -> pl.LazyFrame:
+    """What a counter grew by from each sample to the next, by series: `since_at` (null: its first), `at`, `grown`.
 
     A value below the one before is a restart, and counts from zero (the rule of Prometheus's `increase`).
     Files that overlap sample one counter: the one that begins first speaks until it ends, then the next, so
@@ -104,8 +104,17 @@ def _increase(samples: pl.LazyFrame, counter: str, name: str) -> pl.LazyFrame:
         .sort(*SERIES, "at", counter)
     )
     step = pl.col(counter).diff().over(SERIES)
-    grown = line.with_columns(grown=pl.when(step < 0).then(pl.col(counter)).otherwise(step))
-    return grown.group_by(SERIES).agg(_known("grown").alias(name))
+    return line.select(
+        *SERIES,
+        pl.col("at").shift(1).over(SERIES).alias("since_at"),
+        "at",
+        pl.when(step < 0).then(pl.col(counter)).otherwise(step).alias("grown"),
+    )
+
+
+def _increase(samples: pl.LazyFrame, counter: str, name: str) -> pl.LazyFrame:
+    """Increase of a counter by series, from its first sample to its last; null with fewer than two."""
+    return counter_steps(samples, counter).group_by(SERIES).agg(_known("grown").alias(name))
 
 
 def _counts(row: dict[str, Any], rows: list[dict[str, Any]]) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from pipelines.calls import model_name, output_tokens
+from pipelines.calls import failed_for_capacity, model_name, output_tokens
 from pipelines.demand import sweep
 from pipelines.demand.peaks import WINDOWS_S, data_span
 from pipelines.demand.scopes import Calls
@@ -35,7 +35,6 @@ P95_DILUTION = 20
 """A window is widened to at most this multiple of the peak's: its busiest part then still holds at least 5 %
 of the calls, so that a p95 sees it.
 """
-_OVERLOAD_STATUSES = (408, 429)
 
 
 @dataclass(frozen=True)
@@ -199,10 +198,7 @@ def _arrival_cv2(started: Instants, moments: list[Moment]) -> float:
 
 def _overloaded(of_pool: pl.LazyFrame) -> pl.DataFrame:
     """Arrivals of calls that failed for want of capacity, by pool."""
-    status = pl.col("http_status")
-    overload = status.is_null() | status.is_in(_OVERLOAD_STATUSES) | (status >= 500)  # noqa: PLR2004
-    chosen = of_pool.filter((pl.col("status") == "error") & overload)
-    return chosen.select("pool", started_us()).sort("started_us").collect()
+    return of_pool.filter(failed_for_capacity()).select("pool", started_us()).sort("started_us").collect()
 
 
 def _observed(work: pl.DataFrame, lost: Instants, moments: tuple[Moment, ...]) -> tuple[Observed | None, ...]:

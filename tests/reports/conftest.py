@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import polars as pl
 import pytest
@@ -532,6 +533,102 @@ def task_demand() -> pl.DataFrame:
     return TASK_DEMAND.conform(pl.DataFrame(rows))
 
 
+def demand_profile() -> dict[str, Any]:
+    quantiles = {"known": 90, "p50": 100, "p90": 900, "p95": 1500, "p99": 4000, "max": 9000}
+    cell = {"input_most": 127, "output_most": 63, "calls": 90, "input_tokens": 9000, "output_tokens": 900}
+    start_us = int(START.timestamp() * 1e6)
+    clock = {
+        "seen": 7,
+        "minutes": 420,
+        "requests_per_s": 1.5,
+        "tokens_per_s": None,
+        "busiest_minute_requests": 200,
+    }
+    tail = {"days": 7, "observed_max": 610.0, "p99": 400.0, "p99_low": 390.0, "p99_high": 420.0, "blocks": 5}
+    return {
+        "source": "requests",
+        "burstiness": [
+            {
+                "scope": f"model:{HOSTILE}",
+                "window_s": 60,
+                "windows": 9000,
+                "mean_requests": 90.5,
+                "dispersion": 120.0,
+                "dispersion_within_hour": None,
+                "count_cv2": 1.3,
+                "interarrival_cv2_p50": 0.9,
+                "interarrival_cv2_p90": 1.2,
+            }
+        ],
+        "lengths_together": [
+            {
+                "scope": "all",
+                "calls": 100,
+                "quantiles": dict.fromkeys(("input", "uncached_input", "output"), quantiles),
+                "rank_correlation": {"input_output": 0.5, "uncached_input_output": None},
+                "classes": [cell | {"uncached_input_tokens": None}],
+            }
+        ],
+        "rhythm": {"hour_of_day": [{"hour": 9, **clock}], "weekday": [{"weekday": 1, **clock}]},
+        "peak_confidence": [
+            {
+                "scope": "all",
+                "measure": "requests",
+                **tail,
+                "expected_max": 700.0,
+                "expected_max_low": 600.0,
+                "expected_max_high": 900.0,
+                "factor": 1.475,
+                "method": "gumbel",
+                "basis": "Gumbel tail of 5 daily maxima",
+            }
+        ],
+        "growth": [
+            {
+                "measure": "requests_per_s",
+                "days": 3,
+                "growth_per_week": None,
+                "low": None,
+                "high": None,
+                "basis": "unknown: 3 whole days with demand, a trend needs 4",
+            }
+        ],
+        "cannot_show": [{"what": "month end", "why": "no last day of a month was seen"}],
+        "unmet": {
+            "failed_attempts": 12,
+            "by_kind": {"rate_limited": 10, "overloaded": 2, "timed_out": 0, "server_error": 0},
+            "unlinked_attempts": 1,
+            "met_later_calls": 5,
+            "unmet_calls": 4,
+            "requests": {"low": 100, "high": 104},
+            "total_tokens": {"low": 9900, "high": None},
+            "assumed_token_calls": 4,
+            "peaks": [{"window_s": 60, "served": 50, "with_unmet": 52, "start_us": start_us}],
+            "saturation": {
+                "queue_known_calls": 0,
+                "queue_share": None,
+                "engine_samples": 90,
+                "waiting_share": 0.2,
+                "kv_full_share": 0.01,
+            },
+            "basis": "low = served calls",
+        },
+        "from_counters": [
+            {
+                "scope": "all",
+                "measure": "generated_tokens",
+                "window_s": 60.0,
+                "value": 900.0,
+                "per_s": 15.0,
+                "start_us": start_us,
+                "resolution_s": 15.0,
+                "left_out": 0.0,
+                "basis": "spread evenly between samples: a lower bound",
+            }
+        ],
+    }
+
+
 @pytest.fixture(scope="session")
 def week() -> AuditInputs:
     """Everything known: a whole week with one gap."""
@@ -548,6 +645,7 @@ def week() -> AuditInputs:
         efficiency_hourly=efficiency_hourly(),
         cost_lines=cost_lines(),
         fleet_options=fleet_options(),
+        demand=demand_profile(),
         lengths=lengths(),
         task_demand=task_demand(),
         session_growth=pl.DataFrame(

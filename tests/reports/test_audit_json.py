@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal, localcontext
 from typing import Any
 
@@ -20,7 +20,8 @@ from warehouse import tables
 
 KEYS = {
     "": "schema_version tokenworks_version window inputs tokens peaks waste efficiency costs sizing findings "
-    "data_quality",
+    "data_quality demand",
+    "demand": "source burstiness lengths_together rhythm peak_confidence growth cannot_show unmet from_counters",
     "window": "start end coverage_ratio gaps",
     "inputs": "files lines requests rejects other_lines duplicates by_format",
     "tokens": "input uncached_input cache_read cache_write output reasoning requests_ok requests_error "
@@ -310,3 +311,25 @@ def test_several_pools_add_up_and_a_pool_without_a_choice_makes_the_sum_unknown(
     partly = AuditInputs(title="x", fleet_options=pl.concat([week.fleet_options, unchosen]))
     choice = audit_document(partly)["sizing"]["as_is"]["choice"]
     assert (choice["usd_per_month"], choice["pools_without"]) == (None, ["second"])
+
+
+def test_mbu_over_wall_time_and_the_busy_histogram_follow_from_the_hours():
+    row = {
+        "scope": "pool:p",
+        "accelerators": 8,
+        "wall_s": 3600.0,
+        "basis": "b",
+        "mfu_busy_ratio": 0.2,
+        "mbu_busy_ratio": 0.4,
+    }
+    hours = [
+        row | {"hour_at": datetime(2026, 11, 16, hour, tzinfo=UTC), "busy_s": busy}
+        for hour, busy in enumerate((900.0, 2700.0, 3600.0, None))
+    ]
+    frame = tables.EFFICIENCY_HOURLY.conform(pl.DataFrame(hours, infer_schema_length=None))
+    [entry] = efficiency_part(frame)
+    assert entry["mbu_wall"] == pytest.approx(0.4 * 7200 / 10_800)
+    assert entry["against_marks"] == "below_30"
+    filled = {bin_["from_ratio"]: bin_["wall_s"] for bin_ in entry["busy_histogram"] if bin_["wall_s"]}
+    assert filled == {0.2: 3600.0, 0.7: 3600.0, 0.9: 3600.0}
+    assert len(entry["busy_histogram"]) == 10

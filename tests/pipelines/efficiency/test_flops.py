@@ -21,7 +21,7 @@ from pipelines.efficiency.flops import (
     prefill_flops,
     streamed_weight_bytes,
 )
-from warehouse.catalogue import models
+from warehouse.catalogue import find_model, models
 
 LLAMA, QWEN_MOE = models()["Llama 3.1 8B"], models()["Qwen3 30B-A3B"]
 ALL = st.sampled_from(list(models().values()))
@@ -101,3 +101,28 @@ def test_unknown_counts_stay_unknown_and_no_output_takes_no_step():
     assert np.isnan(prefill_flops(LLAMA, np.array([np.nan]))).all()
     assert np.isnan(decode_flops(LLAMA, np.array([np.nan]), np.array([5.0]))).all()
     assert decode_steps(np.array([0.0, 1.0, 2.0])).tolist() == [0, 0, 1]
+
+
+def vllm_decode_flops(context: int, steps: int) -> float:
+    """FLOPs that vLLM's `estimated_flops_per_gpu_total` grows by for one sequence of Llama 3.1 8B on one accelerator.
+
+    Its components (vllm-project/vllm, vllm/v1/metrics/perf.py), step by step: projections, scores and weighted sums
+    over the context so far, the gated feed-forward, the output head.
+    """
+    hidden, heads, kv_heads, width, layers, inner, words = 4096, 32, 8, 128, 32, 14336, 128256
+    total = 0
+    for step in range(steps):
+        seen = context + step + 1
+        projections = 2 * hidden * (heads + 2 * kv_heads) * width + 2 * heads * width * hidden
+        attention = 2 * (2 * heads * width * seen)
+        total += layers * (projections + attention + 2 * hidden * 3 * inner) + 2 * hidden * words
+    return float(total)
+
+
+@pytest.mark.parametrize("context", [64, 2048, 32_768])
+def test_decode_flops_are_those_of_vllms_own_counter(context):
+    model = find_model("meta-llama/Llama-3.1-8B-Instruct")
+    steps = 300
+    assert float(decode_flops(model, context, steps + 1)) == pytest.approx(
+        vllm_decode_flops(context, steps), rel=0.02
+    )
