@@ -11,7 +11,7 @@ Nothing here raises on a row: what can't be resolved is said in `note`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
 import polars as pl
@@ -77,11 +77,12 @@ _CONCURRENCY_IN_ID = r"_c(\d{1,6})(?:_|$)"
 _MAX_TOKENS, _MAX_COUNT = 10_000_000, 1_000_000
 
 
-def read_points(rows: pl.DataFrame) -> pl.DataFrame:
+def read_points(rows: pl.DataFrame, extra: Mapping[str, Model] | None = None) -> pl.DataFrame:
     """Resolve rows of either table, or a mixture of both.
 
     Args:
         rows: cells as text or numbers; columns that are not known are ignored, missing ones are unknown.
+        extra: architectures beside the catalogue's, by the name that the rows use.
 
     Returns:
         One row per row, in order: the columns of `GROUP`, `is_disaggregated`, `sequences` and `prefill_*` of
@@ -93,11 +94,14 @@ def read_points(rows: pl.DataFrame) -> pl.DataFrame:
         *(_text(rows.columns, *names).alias(name) for name, names in _SYNONYMS.items()),
         *(_number(rows.columns, *names).alias(name) for name, names in _NUMBERS.items()),
     )
+    own = dict(extra or {})
     shaped = _parallelism(_load(_disaggregated(raw)))
     named = shaped.with_columns(
         pl.col("model").alias("model_name"),
         pl.col("accelerator").alias("accelerator_name"),
-        _each(shaped["model"], lambda name: getattr(find_model(name), "name", None)).alias("model"),
+        _each(
+            shaped["model"], lambda name: name if name in own else getattr(find_model(name), "name", None)
+        ).alias("model"),
         _each(shaped["accelerator"], lambda name: getattr(match_accelerator(name), "name", None)).alias("accelerator"),
         _each(shaped["engine"], lambda name: ENGINES.get(name.strip().casefold())).alias("engine"),
         pl.when(pl.col("task").is_not_null())
@@ -106,7 +110,7 @@ def read_points(rows: pl.DataFrame) -> pl.DataFrame:
         .then(pl.lit("disaggregated"))
         .alias("series"),
     )
-    return _noted(_precision(named)).select(
+    return _noted(_precision(named, {**models(), **own})).select(
         *GROUP,
         "is_disaggregated",
         "sequences",
@@ -208,12 +212,12 @@ def precision_of(text: str) -> Precision | None:
     return next((precision for mark, precision in _PRECISION_MARKS if re.search(mark, lowered)), None)
 
 
-def _precision(named: pl.DataFrame) -> pl.DataFrame:
+def _precision(named: pl.DataFrame, known: Mapping[str, Model]) -> pl.DataFrame:
     """The row's precision, else the model name's, else that of the published weights.
 
     4-bit floats need units for them; elsewhere engines multiply at 16 bits, as with int4.
     """
-    native: dict[str, str] = {name: model.native_precision for name, model in models().items()}
+    native = {name: str(model.native_precision) for name, model in known.items()}
     chosen = named.with_columns(
         pl.col("precision").alias("precision_name"),
         pl.coalesce(
@@ -237,7 +241,7 @@ def _noted(named: pl.DataFrame) -> pl.DataFrame:
         if card.peak_flops(precision) is None
     ]
     lacking = pl.concat_str("accelerator", pl.lit("\n"), "precision").is_in(peaks)
-    whole = [name for name in ("tensor_parallel", "attention_dp", "pipeline_parallel")]
+    whole = ("tensor_parallel", "attention_dp", "pipeline_parallel")
     checks: list[tuple[pl.Expr, pl.Expr]] = [
         (pl.col("model_name").is_null(), pl.lit("not predicted: the row names no model")),
         (
@@ -277,7 +281,7 @@ def _told(before: str, column: str, after: str) -> pl.Expr:
     return pl.format("{}'{}'{}", pl.lit(before), shown, pl.lit(after))
 
 
-def replicas(points: pl.DataFrame, known: dict[str, Model]) -> Iterator[tuple[Replica, pl.DataFrame]]:
+def replicas(points: pl.DataFrame, known: Mapping[str, Model]) -> Iterator[tuple[Replica, pl.DataFrame]]:
     """Each different replica among predictable points, with its rows."""
     for key, rows in points.filter(pl.col("note") == "").group_by(GROUP, maintain_order=True):
         values = dict(zip(GROUP, key, strict=True))

@@ -12,7 +12,6 @@ import numpy as np
 
 from pipelines.efficiency.flops import Array
 
-_STEP = 1e-4
 _LARGEST_DAMPING = 1e8
 
 
@@ -25,32 +24,32 @@ def huber(residual: Array, width: float) -> Array:
 
 def fit(
     residuals: Callable[[Array], Array],
+    slopes: Callable[[Array], Array],
     prior: Array,
     spread: Array,
     weight: Array,
     *,
     noise: float,
     width: float,
-    start: Array | None = None,
     steps: int = 40,
 ) -> Array:
     """Minimise sum(weight x huber(residuals) / noise^2) + sum(((x - prior) / spread)^2) / 2.
 
     Args:
-        residuals: residual of each row at given parameters.
-        prior: mean of the prior, and the start if none is given.
+        residuals: [rows] residual of each row at given parameters.
+        slopes: [rows, parameters] its derivatives.
+        prior: mean of the prior, and the start.
         spread: standard deviation of the prior.
         weight: weight of each row; 0 leaves it out.
         noise: residual that counts as much as one standard deviation of the prior.
         width: residual from which on a row pulls no harder.
-        start: parameters to start from.
         steps: most iterations.
 
     Returns:
-        The parameters, never worse than the start.
+        The parameters, never worse than the prior's mean.
 
     """
-    x = (prior if start is None else start).copy()
+    x = prior.copy()
 
     def cost(at: Array) -> float:
         loss = weight * huber(residuals(at), width)
@@ -59,7 +58,7 @@ def fit(
     damping, best = 1e-2, cost(x)
     for _ in range(steps):
         now = residuals(x)
-        slope = np.stack([(residuals(x + _STEP * unit) - now) / _STEP for unit in np.eye(len(x))], axis=1)
+        slope = slopes(x)
         pull = weight * np.minimum(1.0, width / np.maximum(np.abs(now), 1e-12)) / noise**2
         normal = (slope * pull[:, None]).T @ slope + np.diag(spread**-2.0)
         gradient = (slope * pull[:, None]).T @ now + (x - prior) / spread**2

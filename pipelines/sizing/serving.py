@@ -13,20 +13,25 @@ import polars as pl
 
 from pipelines.efficiency.flops import Array
 from pipelines.sizing.memory import sequences_that_fit
-from pipelines.sizing.roofline import Replica, Work, steady_work
+from pipelines.sizing.roofline import Replica, Work, steady_work, work
 
 
 @dataclass(frozen=True)
 class Serving:
-    """Rows of one replica. Arrays of one value per row; `share` of the steps carry a chunk of a prompt."""
+    """Rows of one replica. Arrays of one value per row.
+
+    `share` of the steps carry a chunk of a prompt (`mixed`), the rest do not (`plain`); `alone` is the work of one
+    whole prompt on an idle replica; `crowd` is the number of sequences per group of attention.
+    """
 
     replica: Replica
     sequences: Array
     resident: Array
-    input_tokens: Array
+    crowd: Array
     output_tokens: Array
     plain: Work
     mixed: Work
+    alone: Work
     share: Array
 
 
@@ -45,4 +50,14 @@ def serving(replica: Replica, rows: pl.DataFrame) -> Serving:
     prefilled_here = ~rows["is_disaggregated"].to_numpy()
     prompts = np.where(prefilled_here, resident * prompt / output, 0.0)
     plain, mixed, share = steady_work(replica, resident, context, prompts, prompt)
-    return Serving(replica, sequences, resident, prompt, output, plain, mixed, share)
+    return Serving(
+        replica=replica,
+        sequences=sequences,
+        resident=resident,
+        crowd=np.maximum(sequences / replica.attention_dp, 1.0),
+        output_tokens=output,
+        plain=plain,
+        mixed=mixed,
+        alone=work(replica, 1.0, prompt, prompt),
+        share=share,
+    )
