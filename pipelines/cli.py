@@ -438,3 +438,58 @@ def synth(
     with _stderr.status("writing the example week"):
         write_week(out, days=days, requests=requests, seed=seed)
     typer.echo(f"wrote {out}; the planted truth is in {out / 'truth.json'}")
+
+
+@app.command()
+@_one_line_errors()
+def predict(
+    model: Annotated[str | None, typer.Option(help="Model, as in the catalogue, a log or a checkpoint.")] = None,
+    gpu: Annotated[str | None, typer.Option(help="Accelerator, e.g. H100, b200_sxm.")] = None,
+    tp: Annotated[int, typer.Option(min=1, help="Tensor parallelism: accelerators per group.")] = 1,
+    pp: Annotated[int, typer.Option(min=1, help="Pipeline stages.")] = 1,
+    attention_dp: Annotated[int, typer.Option(min=1, help="Groups that attention is replicated over.")] = 1,
+    precision: Annotated[
+        str | None, typer.Option(help="bf16, fp8, fp4, int8, int4 ...; default: that of the published weights.")
+    ] = None,
+    engine: Annotated[str | None, typer.Option(help="vllm, sglang or trtllm; default: what is common to them.")] = None,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", "--batch", min=1, help="Sequences in flight per replica.")
+    ] = None,
+    isl: Annotated[int | None, typer.Option(min=1, help="Input tokens per call.")] = None,
+    osl: Annotated[int | None, typer.Option(min=1, help="Output tokens per call.")] = None,
+    model_config: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[NAME=]FILE", help="config.json of a model that the catalogue lacks. Repeatable."),
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", help="Table of points: columns of latency_points or energy_points.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="With --csv: the same rows with predictions beside.")] = None,
+) -> None:
+    """Predict TPOT, TTFT, throughput and power of one serving point, or of each row of a table.
+
+    Intervals hold 80 % of measured points of models that the fit had not seen (docs/decisions/0010).
+    """
+    from pipelines.sizing.predict_files import architectures, predict_csv, predict_point
+
+    extra = architectures(model_config or [], model)
+    if csv is not None:
+        if out is None:
+            raise SiteConfigError("no --out is given", where="--csv", remedy="Say where the table goes: --out OUT.csv.")
+        rows, predicted = predict_csv(csv, out, extra)
+        _say(f"{predicted:,} of {rows:,} rows predicted: {escape(_line(str(out)))}")
+        return
+    point = {
+        "model": model,
+        "gpu": gpu,
+        "tp": tp,
+        "pp": pp,
+        "attention_dp_size": attention_dp,
+        "precision": precision,
+        "engine": engine,
+        "concurrency": concurrency,
+        "isl": isl,
+        "osl": osl,
+    }
+    for line in predict_point(point, extra):
+        typer.echo(_line(line))
