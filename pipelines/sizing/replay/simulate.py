@@ -7,7 +7,7 @@ decode on machines of their own. Does not belong here: rules of the engine (`ker
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ from pipelines.sizing.memory import kv_copies
 from pipelines.sizing.power import busy_power_w, idle_power_w
 from pipelines.sizing.replay.records import Array, Engine, new_calls, new_state
 from pipelines.sizing.replay.step_terms import step_terms
-from pipelines.sizing.replay.workload import Reals, Wholes, Workload
+from pipelines.sizing.replay.workload import Reals, Wholes, Workload, lengths
 from pipelines.sizing.roofline import Replica
 from warehouse.catalogue import parameters
 
@@ -45,11 +45,36 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a replay tells. By call: seconds on the workload's clock, NaN where it never came to that.
+class Machines:
+    """What replicas of one kind did; sums over their steps, one element each.
 
-    By replica: sums over its steps. `idle_w` and energies are of all accelerators of a replica; None where
-    the TDP is unknown.
+    `busy_j` (over busy time) and `idle_w` are of all accelerators of a replica; None where the TDP is unknown.
+    """
+
+    busy_s: Reals
+    busy_j: Reals | None
+    idle_w: float | None
+    sequence_s: Reals
+    """Integral of the running sequences over time."""
+    block_s: Reals
+    """Integral of the KV blocks in use over busy time."""
+    most_blocks: Wholes
+    pool_blocks: int
+    steps: Wholes
+    prompt_tokens: Wholes
+    """Prompt tokens computed: without cache hits, with those computed again after a preemption."""
+    output_tokens: Wholes
+    preemptions: Wholes
+    in_system_s: float
+    """Integral over time of the calls that have arrived and not ended, over all replicas."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a replay tells of each call, in the order of the workload.
+
+    Times are seconds on its clock, NaN where it never came to that: a call that fits into no replica is never
+    admitted (`replica` -1). `machines` are the replicas, kind by kind.
     """
 
     arrived_s: Reals
@@ -59,28 +84,7 @@ class Outcome:
     replica: Wholes
     preempted: Wholes
     hit_tokens: Wholes
-    busy_s: Reals
-    busy_j: Reals | None
-    idle_w: float | None
-    sequence_s: Reals
-    block_s: Reals
-    most_blocks: Wholes
-    steps: Wholes
-    prompt_tokens: Wholes
-    output_tokens: Wholes
-    preemptions: Wholes
-    in_system_s: float
-    pool_blocks: int
-
-    @property
-    def refused(self) -> Wholes:
-        """Calls that fit into no replica, by number."""
-        return np.flatnonzero(np.isnan(self.ended_s))
-
-    @property
-    def lasted_s(self) -> float:
-        """From the first arrival to the last end."""
-        return float(np.nanmax(self.ended_s) - np.nanmin(self.arrived_s)) if len(self.ended_s) else 0.0
+    machines: tuple[Machines, ...]
 
 
 def kv_pool_blocks(replica: Replica) -> int:
@@ -121,6 +125,20 @@ def simulate(workload: Workload, setup: Setup) -> Outcome:
     unmetered = np.zeros(engine.max_sequences + 1)
     run(engine, terms, _prefix_books(workload, engine), unmetered if watts is None else watts, state)
     calls, replicas = state.calls, state.replicas
+    machines = Machines(
+        busy_s=replicas["busy_s"],
+        busy_j=None if watts is None else replicas["energy_j"],
+        idle_w=None if watts is None else _idle_w(setup.replica),
+        sequence_s=replicas["sequence_s"],
+        block_s=replicas["block_s"],
+        most_blocks=replicas["most_blocks"],
+        pool_blocks=engine.pool_blocks,
+        steps=replicas["steps"],
+        prompt_tokens=replicas["prompt_tokens"],
+        output_tokens=replicas["output_tokens"],
+        preemptions=replicas["preemptions"],
+        in_system_s=float(state.in_system_s[0]),
+    )
     return Outcome(
         arrived_s=calls["arrived_s"] - _overhead_s(setup),
         admitted_s=calls["admitted_s"],
@@ -129,18 +147,46 @@ def simulate(workload: Workload, setup: Setup) -> Outcome:
         replica=calls["replica"],
         preempted=calls["preempted"],
         hit_tokens=calls["hit_tokens"],
-        busy_s=replicas["busy_s"],
-        busy_j=None if watts is None else replicas["energy_j"],
-        idle_w=None if watts is None else _idle_w(setup.replica),
-        sequence_s=replicas["sequence_s"],
-        block_s=replicas["block_s"],
-        most_blocks=replicas["most_blocks"],
-        steps=replicas["steps"],
-        prompt_tokens=replicas["prompt_tokens"],
-        output_tokens=replicas["output_tokens"],
-        preemptions=replicas["preemptions"],
-        in_system_s=float(state.in_system_s[0]),
-        pool_blocks=engine.pool_blocks,
+        machines=(machines,),
+    )
+
+
+def simulate_apart(workload: Workload, prefill: Setup, decode: Setup, link_bytes_per_s: float) -> Outcome:
+    """Serve a workload with prefill and decode on replicas of their own.
+
+    A call's first token comes of its prefill; then its KV cache goes over the link, at `link_bytes_per_s` for
+    each call, and a decode replica goes on from it. A call that a decode replica preempts gets its cache back
+    without computing, but for what it had generated.
+
+    Raises:
+        ValueError: as `simulate`; or the workload is a closed loop, whose arrivals follow from the ends.
+
+    """
+    if workload.clients or link_bytes_per_s <= 0:
+        raise ValueError("prefill and decode apart need calls at moments of their own, and a link")
+    first = simulate(replace(workload, output_tokens=np.minimum(workload.output_tokens, 1)), prefill)
+    going_on = np.flatnonzero((workload.output_tokens > 1) & ~np.isnan(first.ended_s))
+    moved = kv_bytes_of(prefill.replica.model, workload.input_tokens[going_on].astype(np.float64))
+    ready = first.ended_s[going_on] + moved / link_bytes_per_s
+    order = np.argsort(ready, kind="stable")
+    chosen = going_on[order]
+    rest = lengths(
+        workload.input_tokens[chosen] + 1,
+        workload.output_tokens[chosen] - 1,
+        ready[order],
+        workload.input_tokens[chosen],
+        workload.priority[chosen],
+    )
+    second = simulate(rest, replace(decode, request_overhead_s=0.0))
+    ended, replica, preempted = first.ended_s.copy(), first.replica.copy(), first.preempted.copy()
+    ended[chosen], replica[chosen] = second.ended_s, second.replica
+    preempted[chosen] += second.preempted
+    return replace(
+        first,
+        ended_s=ended,
+        replica=replica,
+        preempted=preempted,
+        machines=(*first.machines, *second.machines),
     )
 
 
