@@ -385,7 +385,6 @@ def replay(
     trace: Annotated[
         list[str],
         typer.Argument(
-            metavar="TRACE...",
             help="Logs as for audit, or the data folder of an audit.",
             show_default=False,
         ),
@@ -463,11 +462,10 @@ def replay(
     from pipelines.site import parse_window
     from pipelines.sizing.replay import command
 
-    given = (
-        load_fleet(fleet)
-        if fleet
-        else Fleet(pools=(command.pool_of_flags(model, gpu, tp, replicas, precision),))
-    )
+    if fleet and (model or gpu):
+        raise SiteConfigError("both say what to replay on", where="--fleet and --model", remedy="Give one.")
+    pools = () if fleet else (command.pool_of_flags(model, gpu, tp, replicas, precision),)
+    given = load_fleet(fleet) if fleet else Fleet(pools=pools)
     options = command.Options(
         routing=routing,
         clients=concurrency,

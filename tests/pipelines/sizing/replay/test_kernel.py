@@ -32,9 +32,7 @@ def replica_of(model: str) -> Replica:
     found, card = find_model(model), match_accelerator("H100 SXM5 80GB")
     assert found is not None
     assert card is not None
-    short = replace(
-        found, sliding_window=found.sliding_window and 48, sparse_top_k=found.sparse_top_k and 70
-    )
+    short = replace(found, sliding_window=found.sliding_window and 48, sparse_top_k=found.sparse_top_k and 70)
     return Replica(short, card, 1, "bf16")
 
 
@@ -85,7 +83,10 @@ def by_reference(work, setup):
         Call(
             number=number,
             arrival=float(one["arrival_s"]),
-            **{name: int(one[name]) for name in ("input_tokens", "output_tokens", "window_blocks", "priority")},
+            **{
+                name: int(one[name])
+                for name in ("input_tokens", "output_tokens", "window_blocks", "priority")
+            },
             cached=int(one["cached_tokens"]),
             blocks=[
                 (int(books.numbers[place]), int(books.ends[place]))
@@ -96,7 +97,10 @@ def by_reference(work, setup):
     ]
     rules = Rules(
         step_terms(setup.replica, engine.step_tokens + engine.max_sequences),
-        **{name: getattr(engine, name) for name in ("replicas", "max_sequences", "step_tokens", "pool_blocks")},
+        **{
+            name: getattr(engine, name)
+            for name in ("replicas", "max_sequences", "step_tokens", "pool_blocks")
+        },
         routing=setup.routing,
         grows=bool(engine.grows),
         clients=work.clients,
