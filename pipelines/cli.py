@@ -564,15 +564,20 @@ def synth(
 @app.command()
 @_one_line_errors()
 def predict(
-    model: Annotated[str | None, typer.Option(help="Model, as in the catalogue, a log or a checkpoint.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model, as in the catalogue, a log or a checkpoint.")
+    ] = None,
     gpu: Annotated[str | None, typer.Option(help="Accelerator, e.g. H100, b200_sxm.")] = None,
     tp: Annotated[int, typer.Option(min=1, help="Tensor parallelism: accelerators per group.")] = 1,
     pp: Annotated[int, typer.Option(min=1, help="Pipeline stages.")] = 1,
     attention_dp: Annotated[int, typer.Option(min=1, help="Groups that attention is replicated over.")] = 1,
     precision: Annotated[
-        str | None, typer.Option(help="bf16, fp8, fp4, int8, int4 ...; default: that of the published weights.")
+        str | None,
+        typer.Option(help="bf16, fp8, fp4, int8, int4 ...; default: that of the published weights."),
     ] = None,
-    engine: Annotated[str | None, typer.Option(help="vllm, sglang or trtllm; default: what is common to them.")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="vllm, sglang or trtllm; default: what is common to them.")
+    ] = None,
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", "--batch", min=1, help="Sequences in flight per replica.")
     ] = None,
@@ -580,12 +585,17 @@ def predict(
     osl: Annotated[int | None, typer.Option(min=1, help="Output tokens per call.")] = None,
     model_config: Annotated[
         list[str] | None,
-        typer.Option(metavar="[NAME=]FILE", help="config.json of a model that the catalogue lacks. Repeatable."),
+        typer.Option(
+            metavar="[NAME=]FILE", help="config.json of a model that the catalogue lacks. Repeatable."
+        ),
     ] = None,
     csv: Annotated[
-        Path | None, typer.Option("--csv", help="Table of points: columns of latency_points or energy_points.")
+        Path | None,
+        typer.Option("--csv", help="Table of points: columns of latency_points or energy_points."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="With --csv: the same rows with predictions beside.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="With --csv: the same rows with predictions beside.")
+    ] = None,
 ) -> None:
     """Predict TPOT, TTFT, throughput and power of one serving point, or of each row of a table.
 
@@ -596,7 +606,9 @@ def predict(
     extra = architectures(model_config or [], model)
     if csv is not None:
         if out is None:
-            raise SiteConfigError("no --out is given", where="--csv", remedy="Say where the table goes: --out OUT.csv.")
+            raise SiteConfigError(
+                "no --out is given", where="--csv", remedy="Say where the table goes: --out OUT.csv."
+            )
         rows, predicted = predict_csv(csv, out, extra)
         _say(f"{predicted:,} of {rows:,} rows predicted: {escape(_line(str(out)))}")
         return

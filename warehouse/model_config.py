@@ -75,7 +75,9 @@ def _model(sizes: _Sizes, name: str, config: Mapping[str, Any]) -> Model:
     sliding, window = _sliding(sizes, config, layers)
     kv_heads = sizes.get("num_key_value_heads") or heads
     attention_layers = layers - _layers_of_type(config, "linear_attention", "mamba")
-    expert_size = sizes.get("moe_intermediate_size", "intermediate_size", "ffn_hidden_size") if experts else None
+    expert_size = (
+        sizes.get("moe_intermediate_size", "intermediate_size", "ffn_hidden_size") if experts else None
+    )
     return Model(
         name=name,
         aliases=(),
@@ -91,7 +93,9 @@ def _model(sizes: _Sizes, name: str, config: Mapping[str, Any]) -> Model:
         intermediate=sizes.get("intermediate_size", "ffn_hidden_size", "n_inner") or 4 * hidden,
         moe_intermediate=expert_size,
         n_experts=experts,
-        experts_per_token=sizes.need("num_experts_per_tok", "num_experts_per_token", "moe_topk") if experts else None,
+        experts_per_token=sizes.need("num_experts_per_tok", "num_experts_per_token", "moe_topk")
+        if experts
+        else None,
         shared_experts=_shared_experts(sizes, expert_size) if experts else None,
         moe_layers=_expert_layers(sizes, config, layers) if experts else None,
         vocab=sizes.need("vocab_size"),
@@ -148,8 +152,16 @@ def _expert_layers(sizes: _Sizes, config: Mapping[str, Any], layers: int) -> int
 def _dtype(config: Mapping[str, Any]) -> str:
     quantised = config.get("quantization_config")
     if isinstance(quantised, dict):
-        said = " ".join(str(quantised.get(key, "")) for key in ("quant_method", "quant_algo", "fmt", "format")).lower()
-        for mark, dtype in (("fp4", "fp4"), ("fp8", "fp8"), ("e4m3", "fp8"), ("awq", "int4"), ("gptq", "int4")):
+        said = " ".join(
+            str(quantised.get(key, "")) for key in ("quant_method", "quant_algo", "fmt", "format")
+        ).lower()
+        for mark, dtype in (
+            ("fp4", "fp4"),
+            ("fp8", "fp8"),
+            ("e4m3", "fp8"),
+            ("awq", "int4"),
+            ("gptq", "int4"),
+        ):
             if mark in said:
                 return dtype
         if quantised.get("bits") == 4 or "pack-quantized" in said:  # noqa: PLR2004 - as the key says

@@ -102,7 +102,7 @@ def candidate(sized: Sized, fleet: Fleet, serving: Serving, count: int, now: Now
     watts = None if now is None else now.measured_w
     is_measured = watts is not None
     if watts is None:
-        modelled = mean_power_w(accelerator, expected.mean_batch, expected.busy_ratio)
+        modelled = mean_power_w(replica, expected.mean_batch, load.context_mean, expected.busy_ratio)
         watts = None if modelled is None else modelled * count
     host = load.today.host_power_factor if load.today else HOST_POWER_FACTOR
     wall = None if watts is None else wall_power_kw(watts, host, fleet.site.pue)

@@ -51,7 +51,13 @@ COMMON: dict[str, tuple[float, float]] = {
 FACTORS: dict[str, dict[str, float]] = {
     "weight_efficiency": {"engine": 0.2, "generation": 0.2, "precision": 0.2, "experts": 0.3, "series": 0.2},
     "kv_efficiency": {"disaggregated": 0.5},
-    "compute_efficiency": {"engine": 0.2, "generation": 0.2, "precision": 0.3, "experts": 0.4, "mlenergy": 0.2},
+    "compute_efficiency": {
+        "engine": 0.2,
+        "generation": 0.2,
+        "precision": 0.3,
+        "experts": 0.4,
+        "mlenergy": 0.2,
+    },
     "layer_s": {"engine": 0.3, "generation": 0.3, "latent_attention": 0.4, "series": 0.3},
     "all_reduce_s": {"generation": 0.3, "attention_dp": 0.4},
     "sequence_s": {"engine": 0.4, "series": 1.0},
@@ -152,7 +158,9 @@ class Measured:
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, Work):
-                kept[field.name] = Work(**{part.name: getattr(value, part.name)[rows] for part in fields(Work)})
+                kept[field.name] = Work(
+                    **{part.name: getattr(value, part.name)[rows] for part in fields(Work)}
+                )
             else:
                 kept[field.name] = value[:, rows] if field.name == "design" else value[rows]
         return Measured(**kept)
@@ -192,9 +200,7 @@ def measured_points() -> pl.DataFrame:
 
 def measured(points: pl.DataFrame) -> Measured:
     """Stack the rows that can be predicted (see `measured_points`)."""
-    groups = [
-        (serving(replica, rows), rows) for replica, rows in replicas(points.with_row_index(), models())
-    ]
+    groups = [(serving(replica, rows), rows) for replica, rows in replicas(points.with_row_index(), models())]
 
     def stacked(part: Callable[[Serving, pl.DataFrame], Any]) -> Any:
         return np.concatenate([np.broadcast_to(part(load, rows), load.share.shape) for load, rows in groups])
@@ -221,15 +227,20 @@ def measured(points: pl.DataFrame) -> Measured:
         crowd=stacked(lambda load, _: load.crowd),
         accelerators=stacked(lambda load, _: load.replica.accelerators),
         traits=np.concatenate(
-            [np.tile([float(t in load.replica.traits) for t in ALL_TRAITS], (len(rows), 1)) for load, rows in groups]
+            [
+                np.tile([float(t in load.replica.traits) for t in ALL_TRAITS], (len(rows), 1))
+                for load, rows in groups
+            ]
         ),
         design=np.concatenate([_design(load) for load, _ in groups], axis=1),
         tpot_s=stacked(lambda _, rows: rows["measured_tpot_s"].to_numpy()),
         ttft_s=stacked(lambda _, rows: rows["measured_ttft_s"].to_numpy()),
         power_ratio=stacked(
-            lambda load, rows: rows["measured_power_w"].to_numpy()
-            / load.replica.accelerators
-            / (load.replica.accelerator.tdp_w or np.nan)
+            lambda load, rows: (
+                rows["measured_power_w"].to_numpy()
+                / load.replica.accelerators
+                / (load.replica.accelerator.tdp_w or np.nan)
+            )
         ),
     )
 
@@ -240,7 +251,8 @@ def family(model: Model) -> str:
     return next(
         other.name
         for other in models().values()
-        if (other.layers, other.hidden, other.heads, other.kv_heads, other.n_experts, other.attention) == shape
+        if (other.layers, other.hidden, other.heads, other.kv_heads, other.n_experts, other.attention)
+        == shape
     )
 
 
@@ -284,7 +296,9 @@ def _fit_step(rows: Measured, held: Array | None = None) -> Array:
         + [spread for kinds in FACTORS.values() for kind, spread in kinds.items() for _ in TRAITS[kind]]
     )
     if held is not None:
-        own = np.array([False] * len(COEFFICIENTS) + [trait == "series.disaggregated" for _, trait in FACTOR_NAMES])
+        own = np.array(
+            [False] * len(COEFFICIENTS) + [trait == "series.disaggregated" for _, trait in FACTOR_NAMES]
+        )
         prior, spread = np.where(own, prior, held), np.where(own, spread, _HELD)
     target = np.log(rows.tpot_s)
     return robust.fit(
@@ -302,7 +316,9 @@ def ttft_columns(rows: Measured, step_parameters: Array, step: StepTime) -> Arra
     """[rows, parameters] of the model of TTFT's log: a constant, the features, a factor for each trait."""
     alone = timed(rows.alone, rows.coefficients(step_parameters)).total
     features = ttft_features(alone, step.total, rows.crowd)
-    return np.column_stack([np.ones_like(alone), *features.values(), *(rows.has(trait) for trait in TTFT_TRAITS)])
+    return np.column_stack(
+        [np.ones_like(alone), *features.values(), *(rows.has(trait) for trait in TTFT_TRAITS)]
+    )
 
 
 def _fit_ttft(rows: Measured, step_parameters: Array, step: StepTime) -> Array:
@@ -402,12 +418,18 @@ def toml(rows: Measured, fitted: Fitted, left: LeftOut, day: date) -> str:
     values = np.exp(fitted.step)
     for name, value in zip(COEFFICIENTS, values, strict=False):
         lines.append(
-            f"{name} = {value:.4g}" if name in EFFICIENCIES else f"{name.removesuffix('_s')}_us = {value / MICRO:.4g}"
+            f"{name} = {value:.4g}"
+            if name in EFFICIENCIES
+            else f"{name.removesuffix('_s')}_us = {value / MICRO:.4g}"
         )
     factors = dict(zip(FACTOR_NAMES, values[len(COEFFICIENTS) :], strict=True))
     for trait in ALL_TRAITS:
         own = {coefficient: value for (coefficient, of), value in factors.items() if of == trait}
-        lines += ["", f"[step_time.factors.{trait}]", *(f"{name} = {value:.4g}" for name, value in own.items())]
+        lines += [
+            "",
+            f"[step_time.factors.{trait}]",
+            *(f"{name} = {value:.4g}" for name, value in own.items()),
+        ]
     first, *rest = fitted.ttft
     exponents, traits = rest[: len(TTFT_FEATURES)], rest[len(TTFT_FEATURES) :]
     lines += ["", "[ttft]", f"factor = {np.exp(first):.4g}", "", "[ttft.exponents]"]
@@ -418,7 +440,10 @@ def toml(rows: Measured, fitted: Fitted, left: LeftOut, day: date) -> str:
         lines.append(f"{which} = {np.exp(value):.4g}")
     lines += ["", "[power.shares_of_tdp]"]
     lines += [f"{name} = {value:.4g}" for name, value in zip(POWER_FEATURES, fitted.power, strict=True)]
-    lines += ["", "# 80 % of the points of models that a fit had not seen lie between these multiples of the estimate."]
+    lines += [
+        "",
+        "# 80 % of the points of models that a fit had not seen lie between these multiples of the estimate.",
+    ]
     for key, strata in intervals(rows, left).items():
         for stratum, (low, high, count) in strata.items():
             lines += [

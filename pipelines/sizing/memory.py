@@ -40,7 +40,9 @@ def weight_bytes(model: Model, precision: Precision) -> float:
     """Bytes of all weights; vocabulary matrices stay at 16 bits, as quantised checkpoints leave them."""
     embedding = 0 if model.tied_embeddings else model.embedding_params * BYTES_PER_PARAMETER["bf16"]
     attention = attention_weight_bytes(model, precision)
-    return attention + steady_weight_bytes(model, precision) + expert_weight_bytes(model, precision) + embedding
+    return (
+        attention + steady_weight_bytes(model, precision) + expert_weight_bytes(model, precision) + embedding
+    )
 
 
 def plan(
@@ -73,7 +75,9 @@ def kv_copies(model: Model, tensor_parallel: int) -> int:
     return max(1, tensor_parallel // model.kv_heads)
 
 
-def sequences_that_fit(model: Model, memory: MemoryPlan, tensor_parallel: int, context_tokens: Counts) -> Array:
+def sequences_that_fit(
+    model: Model, memory: MemoryPlan, tensor_parallel: int, context_tokens: Counts
+) -> Array:
     """How many sequences of `context_tokens` (input and output) the KV pool of a replica holds at once."""
     block = parameters("memory")["kv_block_tokens"]
     rounded = np.maximum(np.ceil(np.asarray(context_tokens, dtype=np.float64) / block), 1) * block

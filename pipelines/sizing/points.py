@@ -37,7 +37,16 @@ ENGINES = {
     "tensorrt-llm": "trtllm",
     "tensorrt_llm": "trtllm",
 }
-GROUP = ("model", "accelerator", "precision", "tensor_parallel", "pipeline_parallel", "attention_dp", "engine", "series")
+GROUP = (
+    "model",
+    "accelerator",
+    "precision",
+    "tensor_parallel",
+    "pipeline_parallel",
+    "attention_dp",
+    "engine",
+    "series",
+)
 """Columns that make a replica."""
 
 _SYNONYMS = {
@@ -102,7 +111,9 @@ def read_points(rows: pl.DataFrame, extra: Mapping[str, Model] | None = None) ->
         _each(
             shaped["model"], lambda name: name if name in own else getattr(find_model(name), "name", None)
         ).alias("model"),
-        _each(shaped["accelerator"], lambda name: getattr(match_accelerator(name), "name", None)).alias("accelerator"),
+        _each(shaped["accelerator"], lambda name: getattr(match_accelerator(name), "name", None)).alias(
+            "accelerator"
+        ),
         _each(shaped["engine"], lambda name: ENGINES.get(name.strip().casefold())).alias("engine"),
         pl.when(pl.col("task").is_not_null())
         .then(pl.lit("mlenergy"))
@@ -123,7 +134,9 @@ def read_points(rows: pl.DataFrame, extra: Mapping[str, Model] | None = None) ->
 
 
 def _text(known: list[str], *names: str) -> pl.Expr:
-    present = [pl.col(name).cast(pl.String).str.strip_chars().replace("", None) for name in names if name in known]
+    present = [
+        pl.col(name).cast(pl.String).str.strip_chars().replace("", None) for name in names if name in known
+    ]
     return pl.coalesce(present) if present else pl.lit(None, pl.String)
 
 
@@ -146,7 +159,10 @@ def _disaggregated(raw: pl.DataFrame) -> pl.DataFrame:
     in_id = pl.col("id").str.extract(_CONCURRENCY_IN_ID).cast(pl.Float64, strict=False)
     return raw.with_columns(
         apart.alias("is_disaggregated"),
-        *(pl.when(apart).then(pl.col(f"decode_{name}")).otherwise(pl.col(name)).alias(name) for name in parts),
+        *(
+            pl.when(apart).then(pl.col(f"decode_{name}")).otherwise(pl.col(name)).alias(name)
+            for name in parts
+        ),
         pl.coalesce(
             "concurrency", pl.when(apart & pl.col("decode_batch").is_null()).then(in_id / workers)
         ).alias("concurrency"),
@@ -164,7 +180,8 @@ def _load(raw: pl.DataFrame) -> pl.DataFrame:
             "concurrency",
         ).alias("sequences"),
         pl.coalesce(
-            "input_tokens", task.replace_strict(list(told), list(told.values()), default=None, return_dtype=pl.Float64)
+            "input_tokens",
+            task.replace_strict(list(told), list(told.values()), default=None, return_dtype=pl.Float64),
         ).alias("input_tokens"),
         pl.coalesce(
             pl.col("output_tokens").replace(0, None),
@@ -182,16 +199,26 @@ def _parallelism(raw: pl.DataFrame) -> pl.DataFrame:
     """
     tp, adp = (pl.col(name).fill_null(1).clip(lower_bound=1) for name in ("tensor_parallel", "attention_dp"))
     moe_tp, moe_ep = (pl.col(name).fill_null(1) for name in ("moe_tp", "moe_ep"))
-    squared = pl.col("attention_dp").is_not_null() & (moe_tp > 1) & (moe_tp == moe_ep) & (tp * adp == moe_tp * moe_ep)
+    squared = (
+        pl.col("attention_dp").is_not_null()
+        & (moe_tp > 1)
+        & (moe_tp == moe_ep)
+        & (tp * adp == moe_tp * moe_ep)
+    )
     squared_dp = (adp > 1) & (tp == adp) & (moe_tp <= 1) & (moe_ep == tp * tp)
     count = pl.when(squared).then(moe_tp).when(squared_dp).then(tp).otherwise(tp * adp)
     wide = count > parameters("step_time")["widest_attention_group"]
-    groups = pl.when(wide | squared_dp | (squared & (adp > 1))).then(count).when(squared).then(1).otherwise(adp)
+    groups = (
+        pl.when(wide | squared_dp | (squared & (adp > 1))).then(count).when(squared).then(1).otherwise(adp)
+    )
     return raw.with_columns(
         (count / groups).alias("tensor_parallel"),
         groups.alias("attention_dp"),
         pl.col("pipeline_parallel").fill_null(1).clip(lower_bound=1),
-        *(pl.col(f"prefill_{name}").fill_null(1).clip(lower_bound=1) for name in ("tensor_parallel", "attention_dp")),
+        *(
+            pl.col(f"prefill_{name}").fill_null(1).clip(lower_bound=1)
+            for name in ("tensor_parallel", "attention_dp")
+        ),
     )
 
 
@@ -224,13 +251,17 @@ def _precision(named: pl.DataFrame, known: Mapping[str, Model]) -> pl.DataFrame:
             _each(named["precision"], precision_of),
             pl.when(pl.col("precision").is_null()).then(_each(named["model_name"], precision_of)),
             pl.when(pl.col("precision").is_null()).then(
-                pl.col("model").replace_strict(list(native), list(native.values()), default=None, return_dtype=pl.String)
+                pl.col("model").replace_strict(
+                    list(native), list(native.values()), default=None, return_dtype=pl.String
+                )
             ),
         ).alias("precision"),
     )
     without = [name for name, card in accelerators().items() if card.peak_flops("fp4") is None]
     emulated = (pl.col("precision") == "fp4") & pl.col("accelerator").is_in(without)
-    return chosen.with_columns(pl.when(emulated).then(pl.lit("int4")).otherwise(pl.col("precision")).alias("precision"))
+    return chosen.with_columns(
+        pl.when(emulated).then(pl.lit("int4")).otherwise(pl.col("precision")).alias("precision")
+    )
 
 
 def _noted(named: pl.DataFrame) -> pl.DataFrame:
@@ -246,11 +277,21 @@ def _noted(named: pl.DataFrame) -> pl.DataFrame:
         (pl.col("model_name").is_null(), pl.lit("not predicted: the row names no model")),
         (
             pl.col("model").is_null(),
-            _told("not predicted: no architecture is called ", "model_name", "; give its config.json (--model-config)"),
+            _told(
+                "not predicted: no architecture is called ",
+                "model_name",
+                "; give its config.json (--model-config)",
+            ),
         ),
         (pl.col("accelerator_name").is_null(), pl.lit("not predicted: the row names no accelerator")),
-        (pl.col("accelerator").is_null(), _told("not predicted: no accelerator is called ", "accelerator_name", "")),
-        (pl.col("precision").is_null(), _told("not predicted: no precision is called ", "precision_name", "")),
+        (
+            pl.col("accelerator").is_null(),
+            _told("not predicted: no accelerator is called ", "accelerator_name", ""),
+        ),
+        (
+            pl.col("precision").is_null(),
+            _told("not predicted: no precision is called ", "precision_name", ""),
+        ),
         (lacking, pl.format("not predicted: {} has no known peak at {}", "accelerator", "precision")),
         *(
             (_out_of_range(name, most), pl.lit(f"not predicted: {words} is missing or out of range"))
@@ -261,7 +302,9 @@ def _noted(named: pl.DataFrame) -> pl.DataFrame:
             )
         ),
         (
-            pl.any_horizontal((pl.col(name) != pl.col(name).round()) | (pl.col(name) > _MAX_COUNT) for name in whole),
+            pl.any_horizontal(
+                (pl.col(name) != pl.col(name).round()) | (pl.col(name) > _MAX_COUNT) for name in whole
+            ),
             pl.lit("not predicted: the parallelism is no whole number of accelerators"),
         ),
     ]

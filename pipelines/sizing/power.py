@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from pipelines.efficiency.flops import Array, Counts
-from pipelines.sizing.roofline import Replica, StepTime
+from pipelines.sizing.roofline import Replica, StepTime, step_time
 from warehouse.catalogue import Accelerator, parameters
 
 WATTS_PER_KW = 1000.0
@@ -39,7 +39,15 @@ def power_features(
     }
 
 
-def busy_power_w(replica: Replica, step: StepTime, batch: Counts) -> Array | None:
+def busy_power_w(replica: Replica, batch: Counts, context: Counts) -> Array | None:
+    """Power of one accelerator of a replica that decodes `batch` sequences of `context` tokens.
+
+    None if its TDP is unknown.
+    """
+    return step_power_w(replica, step_time(replica, batch, context), batch)
+
+
+def step_power_w(replica: Replica, step: StepTime, batch: Counts) -> Array | None:
     """Mean power of one accelerator of a replica that runs such steps; None if its TDP is unknown."""
     tdp, idle = replica.accelerator.tdp_w, idle_power_w(replica.accelerator)
     if tdp is None or idle is None:
@@ -68,9 +76,9 @@ def idle_power_w(accelerator: Accelerator) -> float | None:
     )
 
 
-def mean_power_w(replica: Replica, step: StepTime, batch: float, busy_ratio: float) -> float | None:
+def mean_power_w(replica: Replica, batch: float, context: float, busy_ratio: float) -> float | None:
     """Mean power of one accelerator, busy `busy_ratio` of the time with `batch` sequences, else idle."""
-    busy, idle = busy_power_w(replica, step, batch), idle_power_w(replica.accelerator)
+    busy, idle = busy_power_w(replica, batch, context), idle_power_w(replica.accelerator)
     return None if busy is None or idle is None else float(busy) * busy_ratio + idle * (1 - busy_ratio)
 
 

@@ -16,7 +16,7 @@ import polars as pl
 
 from pipelines.efficiency.flops import Array
 from pipelines.sizing.points import read_points, replicas
-from pipelines.sizing.power import busy_power_w
+from pipelines.sizing.power import step_power_w
 from pipelines.sizing.roofline import Replica, StepTime, coefficients, steady_time, timed
 from pipelines.sizing.serving import Serving, serving
 from warehouse.catalogue import Model, models, parameters
@@ -63,7 +63,9 @@ def predict(rows: pl.DataFrame, extra: Mapping[str, Model] | None = None) -> pl.
     known = {**models(), **(extra or {})}
     points = read_points(rows, extra).with_row_index()
     parts = [_predicted(replica, part) for replica, part in replicas(points, known)]
-    empty = pl.DataFrame(schema={"index": pl.UInt32, **dict.fromkeys(PREDICTED, pl.Float64), "said": pl.String})
+    empty = pl.DataFrame(
+        schema={"index": pl.UInt32, **dict.fromkeys(PREDICTED, pl.Float64), "said": pl.String}
+    )
     found = pl.concat([empty, *parts])
     return (
         points.select("index", "note")
@@ -109,12 +111,14 @@ def estimate(load: Serving) -> Estimate:
     replica, fitted = load.replica, coefficients(load.replica)
     step = steady_time(load.plain, load.mixed, load.share, fitted)
     first = ttft_s(load, step)
-    power = busy_power_w(replica, step, load.resident)
+    power = step_power_w(replica, step, load.resident)
     if replica.series == "mlenergy":
         # A server that never runs empty: what it yields is what is in its batch, once per step.
         rate = load.resident / step.total
     else:
-        rate = load.sequences * load.output_tokens / (first + step.total * np.maximum(load.output_tokens - 1, 0))
+        rate = (
+            load.sequences * load.output_tokens / (first + step.total * np.maximum(load.output_tokens - 1, 0))
+        )
     missing = np.full_like(step.total, np.nan)
     return Estimate(step, first, rate, missing if power is None else power * replica.accelerators)
 

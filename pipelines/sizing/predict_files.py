@@ -48,9 +48,13 @@ def predict_csv(source: Path, target: Path, extra: Mapping[str, Model] | None = 
         writer.writerow([*header, *PREDICTED, "note"])
         for cells, (*numbers, note) in zip(rows, found.iter_rows(), strict=True):
             padded = [*cells, *[""] * (len(header) - len(cells))]
-            said = note if len(cells) <= len(header) else "not predicted: the row has more cells than the header"
+            said = (
+                note if len(cells) <= len(header) else "not predicted: the row has more cells than the header"
+            )
             given = numbers if len(cells) <= len(header) else [None] * len(numbers)
-            writer.writerow([*padded[: len(header)], *(_shown(number) for number in given), said, *padded[len(header) :]])
+            writer.writerow(
+                [*padded[: len(header)], *(_shown(number) for number in given), said, *padded[len(header) :]]
+            )
     os.replace(part, target)
     return len(rows), found["tpot_ms"].count()
 
@@ -97,7 +101,9 @@ def _read(source: Path) -> tuple[str, list[str], list[list[str]]]:
         except csv.Error as error:
             raise SiteConfigError(f"the file is no CSV ({error})", where=str(source)) from None
         except ValueError:
-            raise SiteConfigError("the file is empty", where=str(source), remedy="Give a CSV with a header.") from None
+            raise SiteConfigError(
+                "the file is empty", where=str(source), remedy="Give a CSV with a header."
+            ) from None
     return delimiter, header, rows
 
 

@@ -103,7 +103,12 @@ class Replica:
             found.append(f"series.{self.series}")
         if self.accelerator.architecture.startswith("Blackwell"):
             found.append("generation.blackwell")
-        bits = {"fp8": "precision.8bit", "int8": "precision.8bit", "fp4": "precision.4bit", "int4": "precision.4bit"}
+        bits = {
+            "fp8": "precision.8bit",
+            "int8": "precision.8bit",
+            "fp4": "precision.4bit",
+            "int4": "precision.4bit",
+        }
         if self.precision in bits:
             found.append(bits[self.precision])
         if self.model.is_moe:
@@ -235,10 +240,14 @@ def _compute_s(
 ) -> Array:
     """Seconds of a step's FLOPs: products with weights at the precision's peak, attention at 16 bits."""
     model = replica.model
-    half = (replica.accelerator.peak_flops("bf16") or replica.accelerator.peak_flops("fp16") or peak) * replica.stage
+    half = (
+        replica.accelerator.peak_flops("bf16") or replica.accelerator.peak_flops("fp16") or peak
+    ) * replica.stage
     heads = head_flops(model) * sequences
     linear = linear_flops_per_token(model) * (sequences + prompt) + heads
-    decoded = sequences * decode_flops(model, context, 2.0) - linear_flops_per_token(model) * sequences - heads
+    decoded = (
+        sequences * decode_flops(model, context, 2.0) - linear_flops_per_token(model) * sequences - heads
+    )
     # prefill_flops counts one output head and the products with weights, which stand in `linear` already.
     prefilled = (
         prefill_flops(model, prompt, prompt_context)
@@ -255,7 +264,9 @@ def _ring_s(replica: Replica, tokens: Array) -> Array:
     link = replica.accelerator.interconnect_gbs
     if not link or replica.stage == 1:
         return np.zeros_like(tokens)
-    sent: Array = 2 * (replica.stage - 1) / replica.stage * tokens * replica.model.hidden * BYTES_PER_ACTIVATION
+    sent: Array = (
+        2 * (replica.stage - 1) / replica.stage * tokens * replica.model.hidden * BYTES_PER_ACTIVATION
+    )
     return sent / (link * 1e9)
 
 
@@ -300,7 +311,12 @@ def _in_seconds(name: str, common: Mapping[str, Any]) -> float:
 
 
 def steady_step(
-    replica: Replica, batch: Counts, context: Counts, prompt_tokens: Counts, prompt_length: Counts, cached: Counts = 0.0
+    replica: Replica,
+    batch: Counts,
+    context: Counts,
+    prompt_tokens: Counts,
+    prompt_length: Counts,
+    cached: Counts = 0.0,
 ) -> StepTime:
     """Mean step where `batch` sequences decode and, on average, `prompt_tokens` are prefilled per step.
 
@@ -313,7 +329,12 @@ def steady_step(
 
 
 def steady_work(
-    replica: Replica, batch: Counts, context: Counts, prompt_tokens: Counts, prompt_length: Counts, cached: Counts = 0.0
+    replica: Replica,
+    batch: Counts,
+    context: Counts,
+    prompt_tokens: Counts,
+    prompt_length: Counts,
+    cached: Counts = 0.0,
 ) -> tuple[Work, Work, Array]:
     """Work of a step without prompt, of one with a chunk, and the share of the steps that carry a chunk."""
     mean: Array = np.asarray(prompt_tokens, dtype=np.float64)
@@ -331,7 +352,8 @@ def steady_time(plain: Work, mixed: Work, share: Array, fitted: Coefficients) ->
     """Mean time over steps without and with a chunk of prompts."""
     one, other = timed(plain, fitted), timed(mixed, fitted)
     compute, memory, overhead = (
-        (1 - share) * getattr(one, part) + share * getattr(other, part) for part in ("compute", "memory", "overhead")
+        (1 - share) * getattr(one, part) + share * getattr(other, part)
+        for part in ("compute", "memory", "overhead")
     )
     total = (1 - share) * one.total + share * other.total
     # Within a step compute and memory traffic overlap, from one step to the next they do not: the larger of

@@ -120,7 +120,7 @@ def simulate(workload: Workload, setup: Setup) -> Outcome:
 
     engine = _engine(workload, setup)
     terms = step_terms(setup.replica, engine.step_tokens + engine.max_sequences)
-    watts = _power_w(setup.replica, engine.max_sequences)
+    watts = _power_w(setup.replica, engine.max_sequences, _mean_context(workload))
     state = new_state(engine, _calls(workload, setup))
     unmetered = np.zeros(engine.max_sequences + 1)
     run(engine, terms, _prefix_books(workload, engine), unmetered if watts is None else watts, state)
@@ -247,11 +247,19 @@ def _prefix_books(workload: Workload, engine: Engine) -> Prefixes:
     return prefixes(offsets, numbers, ends, cost, engine.replicas)
 
 
-def _power_w(replica: Replica, most: int) -> Reals | None:
-    each = busy_power_w(replica.accelerator, np.arange(most + 1, dtype=np.float64))
-    return None if each is None else each * replica.tensor_parallel
+def _mean_context(workload: Workload) -> float:
+    """Mean tokens before a token that is decoded."""
+    if not len(workload):
+        return 0.0
+    return float(np.mean(workload.input_tokens + workload.output_tokens / 2))
+
+
+def _power_w(replica: Replica, most: int, context: float) -> Reals | None:
+    """Power of a busy replica by the sequences in its batch."""
+    each = busy_power_w(replica, np.arange(most + 1, dtype=np.float64), context)
+    return None if each is None else each * replica.accelerators
 
 
 def _idle_w(replica: Replica) -> float | None:
     each = idle_power_w(replica.accelerator)
-    return None if each is None else each * replica.tensor_parallel
+    return None if each is None else each * replica.accelerators
