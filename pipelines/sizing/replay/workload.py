@@ -31,8 +31,8 @@ class Workload:
 
     `blocks` lists, call after call (`block_offsets`, calls + 1), the prompt's prefix blocks as dense numbers;
     `block_ends` are cumulative tokens. `cached_tokens` stands for calls without blocks. `priority` is a class
-    from 0, served first. With `clients`, so many clients send a call each at `arrival_s`, and the next one
-    `pause_s` after the end of their last.
+    from 0, served first. With `clients`, so many clients send a call each at `arrival_s`; whoever sends a
+    later call does so its `pause_s` after the end of their last.
     """
 
     arrival_s: Reals
@@ -43,8 +43,8 @@ class Workload:
     block_offsets: Wholes
     blocks: Wholes
     block_ends: Wholes
+    pause_s: Reals
     clients: int = 0
-    pause_s: float = 0.0
     start_at: Any = None
     """Instant of second 0; None where there is none."""
 
@@ -52,18 +52,21 @@ class Workload:
         """Calls."""
         return int(self.input_tokens.size)
 
-    def in_closed_loop(self, clients: int, pause_s: float = 0.0, start_up_s: float = 0.0) -> Workload:
+    def in_closed_loop(self, clients: int, pause_s: ArrayLike = 0.0, start_up_s: float = 0.0) -> Workload:
         """The same calls, sent by so many clients: all at once at first, or spread over `start_up_s`.
+
+        `pause_s` is one for all calls, or one for each.
 
         Raises:
             ValueError: there is no client, or a time is negative.
 
         """
-        if clients < 1 or pause_s < 0 or start_up_s < 0:
+        pauses = np.broadcast_to(np.asarray(pause_s, dtype=np.float64), len(self))
+        if clients < 1 or (pauses < 0).any() or start_up_s < 0:
             raise ValueError("a closed loop has a client or more, and times of 0 or more")
         arrival = np.zeros(len(self))
         arrival[:clients] = np.arange(min(clients, len(self))) * (start_up_s / clients)
-        return replace(self, arrival_s=arrival, clients=clients, pause_s=pause_s)
+        return replace(self, arrival_s=arrival, clients=clients, pause_s=pauses)
 
 
 def lengths(
@@ -92,7 +95,9 @@ def lengths(
         raise ValueError("calls are in order of arrival")
     nothing = np.empty(0, np.int64)
     offsets = np.zeros(inputs.size + 1, np.int64)
-    return Workload(arrival, inputs, outputs, cached, classes, offsets, nothing, nothing)
+    return Workload(
+        arrival, inputs, outputs, cached, classes, offsets, nothing, nothing, np.zeros(inputs.size)
+    )
 
 
 @dataclass(frozen=True)

@@ -37,11 +37,6 @@ class Call:
     admission: int = -1
 
     @property
-    def context(self) -> int:
-        """Tokens in the KV cache."""
-        return self.computed
-
-    @property
     def decodes(self) -> bool:
         return self.admission >= 0 and self.computed >= self.prompt
 
@@ -57,7 +52,7 @@ class Rules:
     block_tokens: int = 16
     grows: bool = True
     clients: int = 0
-    pause: float = 0.0
+    pauses: list[float] = field(default_factory=list)
     cost: dict[int, int] = field(default_factory=dict)
 
 
@@ -111,7 +106,7 @@ class Replica:
 
     def promised(self) -> int:
         size = self.rules.block_tokens
-        return sum(call.decodes and call.context % size == 0 for call in self.running) * self.rules.grows
+        return sum(call.decodes and call.computed % size == 0 for call in self.running) * self.rules.grows
 
     def preempt(self) -> None:
         call = max(self.running, key=lambda one: (one.priority, one.admission))
@@ -119,8 +114,7 @@ class Replica:
         call.computed = 0
         call.preempted += 1
         self.preemptions += 1
-        ahead = [one for one in self.waiting if one.priority < call.priority]
-        self.waiting.insert(len(ahead), call)
+        self.waiting.insert(0, call)
 
     def admit(self, call: Call, now: float, number: int, promised: int) -> bool:
         prompt = call.input_tokens + call.made
@@ -168,9 +162,9 @@ class Replica:
         if not decoding and not chunks:
             self.step = None
             return
-        lasts = self.seconds([call.context for call in decoding], [(c.computed, n) for c, n in chunks])
+        lasts = self.seconds([call.computed for call in decoding], [(c.computed, n) for c, n in chunks])
         for call in decoding:
-            call.own += call.context % rules.block_tokens == 0 and rules.grows
+            call.own += call.computed % rules.block_tokens == 0 and rules.grows
         self.most_blocks = max(self.most_blocks, self.used)
         self.evict()
         self.busy += lasts
@@ -222,61 +216,77 @@ class Replica:
         return ordered
 
 
+def route(replicas: list[Replica], rules: Rules, call: Call, turn: int) -> int:
+    loads = [len(one.waiting) + len(one.running) for one in replicas]
+    if rules.routing == "round_robin":
+        return turn % rules.replicas
+    least = loads.index(min(loads))
+    skewed = max(loads) - min(loads) > 64 and max(loads) > 1.5 * min(loads)
+    if rules.routing == "least_loaded" or skewed:
+        return least
+    seen = [one.seen(call) for one in replicas]
+    best = [number for number in range(rules.replicas) if seen[number] == max(seen)]
+    return min(best, key=lambda number: (loads[number], number))
+
+
+class Loop:
+    """Arrivals and boundaries in order of time; at one moment arrivals come first."""
+
+    def __init__(self, calls: list[Call], rules: Rules) -> None:
+        self.calls, self.rules = calls, rules
+        self.replicas = [Replica(rules) for _ in range(rules.replicas)]
+        self.boundary = [math.inf] * rules.replicas  # of a replica that is between two steps
+        self.admissions: list[int] = []
+        self.turn = 0
+        start = rules.clients or len(calls)
+        self.coming = [(call.arrival, call.number) for call in calls[:start]]
+        self.following = list(range(start, len(calls)))
+
+    def run(self) -> list[Replica]:
+        while True:
+            ends = [
+                boundary if one.step is None else one.step[0]
+                for boundary, one in zip(self.boundary, self.replicas, strict=True)
+            ]
+            arrival = min(self.coming, default=(math.inf, -1))
+            if min(arrival[0], *ends) == math.inf:
+                return self.replicas
+            if arrival[0] <= min(ends):
+                self.coming.remove(arrival)
+                self.arrive(self.calls[arrival[1]], arrival[0])
+            else:
+                self.pass_boundary(ends.index(min(ends)))
+
+    def arrive(self, call: Call, now: float) -> None:
+        call.arrived = now
+        whole = call.input_tokens + max(call.output_tokens, 1)
+        if self.replicas[0].blocks_of(whole) + call.window_blocks > self.rules.pool_blocks:
+            self.over(now)
+            return
+        call.replica = route(self.replicas, self.rules, call, self.turn)
+        self.turn += 1
+        mine = self.replicas[call.replica]
+        mine.waiting.append(call)
+        if mine.step is None and self.boundary[call.replica] == math.inf:
+            self.boundary[call.replica] = now
+
+    def over(self, now: float) -> None:
+        if self.rules.clients and self.following:
+            call = self.following.pop(0)
+            self.coming.append((now + self.rules.pauses[call], call))
+
+    def pass_boundary(self, number: int) -> None:
+        mine = self.replicas[number]
+        if mine.step is None:
+            now, self.boundary[number] = self.boundary[number], math.inf
+            mine.begin(now, self.admissions)
+            return
+        self.boundary[number] = mine.step[0]
+        for _ in mine.finish():
+            self.over(self.boundary[number])
+        mine.step = None
+
+
 def replay(calls: list[Call], rules: Rules) -> list[Replica]:
     """Serve all calls; what came of them stands in them."""
-    replicas = [Replica(rules) for _ in range(rules.replicas)]
-    admissions: list[int] = []
-    turn = 0
-    at_boundary = dict.fromkeys(range(rules.replicas), math.inf)
-    start = rules.clients or len(calls)
-    coming = [(call.arrival, call.number) for call in calls[:start]]
-    following = list(range(start, len(calls)))
-
-    def over(now: float) -> None:
-        if rules.clients and following:
-            coming.append((now + rules.pause, following.pop(0)))
-
-    def route(call: Call) -> int:
-        nonlocal turn
-        loads = [len(one.waiting) + len(one.running) for one in replicas]
-        if rules.routing == "round_robin":
-            turn += 1
-            return (turn - 1) % rules.replicas
-        least = loads.index(min(loads))
-        skewed = max(loads) - min(loads) > 64 and max(loads) > 1.5 * min(loads)
-        if rules.routing == "least_loaded" or skewed:
-            return least
-        seen = [one.seen(call) for one in replicas]
-        best = [number for number in range(rules.replicas) if seen[number] == max(seen)]
-        return min(best, key=lambda number: (loads[number], number != least, number))
-
-    while True:
-        ends = [at_boundary[i] if one.step is None else one.step[0] for i, one in enumerate(replicas)]
-        arrival = min(coming, default=(math.inf, -1))
-        if min(arrival[0], *ends) == math.inf:
-            return replicas
-        if arrival[0] <= min(ends):
-            coming.remove(arrival)
-            now, call = arrival[0], calls[arrival[1]]
-            call.arrived = now
-            first = replicas[0]
-            whole = call.input_tokens + max(call.output_tokens, 1)
-            if first.blocks_of(whole) + call.window_blocks > rules.pool_blocks:
-                over(now)
-                continue
-            call.replica = route(call)
-            mine = replicas[call.replica]
-            mine.waiting.append(call)
-            if mine.step is None and at_boundary[call.replica] == math.inf:
-                at_boundary[call.replica] = now
-            continue
-        number = ends.index(min(ends))
-        mine = replicas[number]
-        if mine.step is not None:
-            at_boundary[number] = mine.step[0]
-            for call in mine.finish():
-                over(at_boundary[number])
-            mine.step = None
-        else:
-            now, at_boundary[number] = at_boundary[number], math.inf
-            mine.begin(now, admissions)
+    return Loop(calls, rules).run()

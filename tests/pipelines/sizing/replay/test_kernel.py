@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.sizing.replay.simulate import ROUTINGS, Setup, simulate
 from pipelines.sizing.replay.simulate import _calls as records_of
-from pipelines.sizing.replay.simulate import _prefix_books as books_of
 from pipelines.sizing.replay.simulate import _engine as engine_of
+from pipelines.sizing.replay.simulate import _prefix_books as books_of
 from pipelines.sizing.replay.step_terms import step_terms
 from pipelines.sizing.replay.workload import lengths
 from pipelines.sizing.roofline import Replica
@@ -50,7 +49,9 @@ def cases(draw):
     if draw(st.booleans()):
         work = with_blocks(work, draw(st.lists(st.integers(0, 3), min_size=count, max_size=count)))
     if draw(st.booleans()):
-        work = work.in_closed_loop(draw(st.integers(1, 5)), draw(st.sampled_from([0.0, 0.05])))
+        # Equal pauses would have arrivals meet boundaries to the last bit, which is chance then.
+        pauses = 0.05 + 0.1 * np.modf(np.arange(1, count + 1) * np.sqrt(2))[0]
+        work = work.in_closed_loop(draw(st.integers(1, 5)), pauses * draw(st.sampled_from([0, 1])))
     setup = Setup(
         replica_of(draw(st.sampled_from(MODELS))),
         replicas=draw(st.integers(1, 3)),
@@ -58,7 +59,7 @@ def cases(draw):
         max_sequences=draw(st.integers(1, 6)),
         step_tokens=draw(st.sampled_from([6, 32, 100])),
         kv_blocks=draw(st.sampled_from([12, 20, 60])),
-        request_overhead_s=draw(st.sampled_from([0.0, 0.01])),
+        request_overhead_s=0.0 if work.clients else draw(st.sampled_from([0.0, 0.01])),
     )
     return work, setup
 
@@ -104,13 +105,13 @@ def by_reference(work, setup):
         routing=setup.routing,
         grows=bool(engine.grows),
         clients=work.clients,
-        pause=float(records["pause_s"][0]),
+        pauses=records["pause_s"].tolist(),
         cost=dict(enumerate(books.cost.tolist())),
     )
     return calls, replay(calls, rules)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(cases())
 def test_skipping_steps_changes_nothing(case):
     """Every call's times, replica, hits and preemptions, and every replica's sums, equal the slow replay's."""

@@ -120,7 +120,7 @@ def test_prefill_and_decode_apart_conserve_tokens_and_order():
 
 def test_higher_priority_waits_less():
     """Calls of class 0 overtake the others in the queue."""
-    work = traffic(5, per_s=150.0)
+    work = traffic(5, per_s=50.0)
     classes = np.arange(len(work)) % 2
     told = simulate(replace(work, priority=classes), Setup(REPLICA, max_sequences=64))
     waited = told.admitted_s - told.arrived_s
