@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from pipelines.efficiency.flops import Array
 from pipelines.sizing import robust
+from pipelines.sizing.intervals import stratum_of
 from pipelines.sizing.points import read_points, replicas
 from pipelines.sizing.power import power_features
-from pipelines.sizing.predict import stratum_of, ttft_features
+from pipelines.sizing.predict import ttft_features
 from pipelines.sizing.roofline import (
     COEFFICIENTS,
     EFFICIENCIES,
@@ -111,7 +112,7 @@ class Measured:
     where they are unknown; power is that of one accelerator over its TDP.
     """
 
-    index: Array
+    index: NDArray[np.int64]
     family: NDArray[np.str_]
     stratum: NDArray[np.str_]
     accelerator: NDArray[np.str_]
@@ -154,7 +155,7 @@ class Measured:
 
     def only(self, rows: NDArray[np.bool_]) -> Measured:
         """The same of some rows."""
-        kept = {}
+        kept: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, Work):

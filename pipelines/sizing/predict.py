@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from pipelines.efficiency.flops import Array
+from pipelines.sizing.intervals import spreads
 from pipelines.sizing.points import read_points, replicas
 from pipelines.sizing.power import step_power_w
 from pipelines.sizing.roofline import Replica, StepTime, coefficients, steady_time, timed
@@ -144,33 +144,6 @@ def ttft_s(load: Serving, step: StepTime) -> Array:
         log = log + fitted["exponents"][name] * value
     seconds: Array = np.exp(log)
     return seconds
-
-
-def spreads(replica: Replica) -> dict[str, tuple[float, float]]:
-    """Low and high end of the 80 % interval around each estimate, as factors.
-
-    From the errors on points of models that the fit had not seen; wider where the accelerator's generation or the
-    engine was not measured either.
-    """
-    found: Mapping[str, Any] = parameters("fitted")["intervals"]
-    widening = parameters("step_time")["widening"]
-    wider = 1.0
-    if replica.accelerator.name not in parameters("step_time")["measured_on"]:
-        wider *= widening["accelerator"]
-    if replica.engine is None and replica.series != "mlenergy":
-        wider *= widening["engine"]
-    stratum = stratum_of(replica)
-    return {
-        key: (found[key][stratum]["low_ratio"] ** wider, found[key][stratum]["high_ratio"] ** wider)
-        for key in ("tpot", "ttft", "power")
-    }
-
-
-def stratum_of(replica: Replica) -> str:
-    """The kind of points whose errors tell those of a replica."""
-    if replica.series is not None:
-        return replica.series
-    return "latent_attention" if replica.model.is_mla else "aggregated"
 
 
 def _notes(replica: Replica, load: Serving) -> pl.Series:

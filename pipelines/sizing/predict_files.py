@@ -7,7 +7,6 @@ Belongs here: CSV as it comes, given cells written back unchanged. Does not belo
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -55,7 +54,7 @@ def predict_csv(source: Path, target: Path, extra: Mapping[str, Model] | None = 
             writer.writerow(
                 [*padded[: len(header)], *(_shown(number) for number in given), said, *padded[len(header) :]]
             )
-    os.replace(part, target)
+    part.replace(target)
     return len(rows), found["tpot_ms"].count()
 
 

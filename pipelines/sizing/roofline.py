@@ -19,7 +19,6 @@ import numpy as np
 from pipelines.efficiency.flops import (
     Array,
     Counts,
-    attention_flops_per_pair,
     attention_weight_bytes,
     decode_flops,
     expert_coverage,
@@ -376,15 +375,3 @@ def prefill_s(replica: Replica, prompt_tokens: float, batch: float, context: flo
 def chunk_tokens(batch: float) -> float:
     """Prompt tokens that fit into a step beside `batch` decoding sequences."""
     return float(max(parameters("step_time")["prefill_budget_tokens"] - batch, 1.0))
-
-
-def tpot_interval(tpot_ms: float) -> tuple[float, float]:
-    """80 % interval around an estimated TPOT, from the residuals on measured points."""
-    ratios = parameters("step_time")["tpot_interval"]
-    return tpot_ms * ratios["low_ratio"], tpot_ms * ratios["high_ratio"]
-
-
-def ttft_interval(ttft_ms: float) -> tuple[float, float]:
-    """Range around an estimated TTFT; wide, because benchmarks' TTFT is ruled by how they start."""
-    ratios = parameters("step_time")["ttft_interval"]
-    return ttft_ms * ratios["low_ratio"], ttft_ms * ratios["high_ratio"]
