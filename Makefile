@@ -83,7 +83,7 @@ bench: $(SYNCED) ## run the benchmarks; each prints ratios against its yardstick
 	@set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
 
 accuracy: $(SYNCED) ## compare predictions with measured points of models that the fit had not seen
-	$(BIN)/python benchmarks/accuracy.py
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/accuracy.py
 
 docs: $(SYNCED) ## write the generated reference pages again
 	$(BIN)/python -m pipelines.reference_docs

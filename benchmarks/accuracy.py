@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.sizing.fit import TAILS, LeftOut, Measured, leave_one_model_out, measured, measured_points
+from pipelines.sizing.fit import TAILS, Measured, Predicted, leave_one_model_out, measured, measured_points
+from pipelines.sizing.intervals import STRATA
 from pipelines.sizing.roofline import StepTime
-from warehouse.catalogue import accelerators
 
 Rows = NDArray[np.bool_]
 COVERED = (0.75, 0.85)
@@ -34,11 +34,9 @@ class Gate:
     most: float | None
 
 
-def gates(points: Measured, left: LeftOut) -> list[Gate]:
-    rack = np.array([accelerators()[name].kind == "rack" for name in points.accelerator])
-    latency = np.isin(points.stratum, ["aggregated", "latent_attention"])
-    apart, chat = points.stratum == "disaggregated", points.task == "lm-arena-chat"
-    h100, energy = points.accelerator == "H100 SXM5 80GB", points.stratum == "mlenergy"
+def gates(points: Measured, left: Predicted) -> list[Gate]:
+    servers, racks, apart, chat, tasks = (points.stratum == kind for kind in STRATA)
+    h100 = points.accelerator == "H100 SXM5 80GB"
     tpot, ttft, power = (
         (points.tpot_s, left.tpot_s),
         (points.ttft_s, left.ttft_s),
@@ -46,14 +44,14 @@ def gates(points: Measured, left: LeftOut) -> list[Gate]:
     )
     return [
         Gate("TPOT, ML.ENERGY chat", chat, *tpot, 0.17),
-        Gate("TPOT, aggregated, servers", latency & ~rack, *tpot, 0.22),
-        Gate("TPOT, aggregated, racks (layout not told)", latency & rack, *tpot, None),
+        Gate("TPOT, aggregated, servers", servers, *tpot, 0.22),
+        Gate("TPOT, aggregated, racks (layout not told)", racks, *tpot, None),
         Gate("TPOT, disaggregated (workers not told)", apart, *tpot, None),
-        Gate("TPOT, ML.ENERGY, other tasks (lengths not told)", energy & ~chat, *tpot, None),
-        Gate("TTFT, aggregated, servers", latency & ~rack, *ttft, 0.35),
+        Gate("TPOT, ML.ENERGY, other tasks (lengths not told)", tasks, *tpot, None),
+        Gate("TTFT, aggregated, servers", servers, *ttft, 0.35),
         Gate("TTFT, disaggregated", apart, *ttft, None),
-        Gate("power, H100", energy & h100, *power, 0.12),
-        Gate("power, B200", energy & ~h100, *power, 0.20),
+        Gate("power, H100", (chat | tasks) & h100, *power, 0.12),
+        Gate("power, B200", (chat | tasks) & ~h100, *power, 0.20),
     ]
 
 
@@ -63,12 +61,13 @@ def coverage(points: Measured, gate: Gate) -> float:
     known = np.isfinite(ratio)
     inside = np.zeros(len(ratio), dtype=bool)
     for name in set(points.family[gate.rows]):
-        for kind in set(points.stratum[gate.rows & (points.family == name)]):
-            own = gate.rows & (points.family == name) & (points.stratum == kind) & known
-            others = (points.family != name) & (points.stratum == kind) & known
-            if own.any() and others.any():
-                low, high = np.quantile(ratio[others], TAILS)
-                inside[own] = (ratio[own] >= low) & (ratio[own] <= high)
+        own, others = (
+            gate.rows & known & (points.family == name),
+            gate.rows & known & (points.family != name),
+        )
+        if own.any() and others.any():
+            low, high = np.quantile(ratio[others], TAILS)
+            inside[own] = (ratio[own] >= low) & (ratio[own] <= high)
     return float(inside[gate.rows & known].mean())
 
 

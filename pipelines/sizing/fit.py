@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from pipelines.efficiency.flops import Array
 from pipelines.sizing import robust
-from pipelines.sizing.intervals import stratum_of
+from pipelines.sizing.intervals import GENERATIONS, STRATA, generation_of, stratum_of
 from pipelines.sizing.points import read_points, replicas
 from pipelines.sizing.power import power_features
 from pipelines.sizing.predict import ttft_features
@@ -35,7 +35,7 @@ from pipelines.sizing.roofline import (
     timed,
 )
 from pipelines.sizing.serving import Serving, serving
-from warehouse.catalogue import Model, accelerators, models
+from warehouse.catalogue import Model, models
 
 COMMON: dict[str, tuple[float, float]] = {
     "weight_efficiency": (0.75, 0.3),
@@ -77,16 +77,25 @@ TRAITS: dict[str, tuple[str, ...]] = {
     "disaggregated": ("series.disaggregated",),
 }
 HUBER_WIDTH = 0.2
-NOISE = 0.6
-"""Three times the usual residual: rows of one model err together, so they count for fewer than they are."""
+NOISE, POWER_NOISE = 1.2, 0.8
+"""Several times the usual residual: rows of one model err together, so they count for fewer than they are."""
 
 
 ALL_TRAITS = tuple(dict.fromkeys(trait for traits in TRAITS.values() for trait in traits))
-POWER_FEATURES = ("base", "memory", "compute", "batch", "group", "experts", "blackwell")
-STRATA = ("aggregated", "latent_attention", "disaggregated", "mlenergy")
+POWER_FEATURES = (
+    "base",
+    "memory",
+    "compute",
+    "batch",
+    "group",
+    "experts",
+    "blackwell",
+    "pictures",
+    "pictures_blackwell",
+)
 TAILS = (0.1, 0.9)
 TTFT_FEATURES = ("prefill", "crowd")
-TTFT_TRAITS = (*TRAITS["engine"], "parallelism.attention_dp", "series.disaggregated")
+TTFT_TRAITS = (*TRAITS["engine"], "series.disaggregated")
 _HELD, _FREE, _SMALL = 1e-4, 1e3, 1e-5
 FACTOR_NAMES: tuple[tuple[str, str], ...] = tuple(
     (coefficient, trait) for coefficient, kinds in FACTORS.items() for kind in kinds for trait in TRAITS[kind]
@@ -115,6 +124,7 @@ class Measured:
     index: NDArray[np.int64]
     family: NDArray[np.str_]
     stratum: NDArray[np.str_]
+    generation: NDArray[np.str_]
     accelerator: NDArray[np.str_]
     task: NDArray[np.str_]
     plain: Work
@@ -123,6 +133,7 @@ class Measured:
     share: Array
     resident: Array
     crowd: Array
+    pictures: Array
     accelerators: Array
     traits: Array
     design: Array
@@ -207,17 +218,13 @@ def measured(points: pl.DataFrame) -> Measured:
         return np.concatenate([np.broadcast_to(part(load, rows), load.share.shape) for load, rows in groups])
 
     def works(name: str) -> Work:
-        return Work(
-            **{
-                field.name: stacked(lambda load, _, field=field: getattr(getattr(load, name), field.name))
-                for field in fields(Work)
-            }
-        )
+        return Work(**{field.name: stacked(_getter(name, field.name)) for field in fields(Work)})
 
     return Measured(
         index=stacked(lambda _, rows: rows["index"].to_numpy()),
         family=stacked(lambda load, _: family(load.replica.model)),
-        stratum=stacked(lambda load, _: stratum_of(load.replica)),
+        stratum=stacked(lambda load, rows: stratum_of(load.replica, rows["task"][0])),
+        generation=stacked(lambda load, _: generation_of(load.replica)),
         accelerator=stacked(lambda load, _: load.replica.accelerator.name),
         task=stacked(lambda _, rows: rows["task"].fill_null("").to_numpy().astype(str)),
         plain=works("plain"),
@@ -226,6 +233,7 @@ def measured(points: pl.DataFrame) -> Measured:
         share=stacked(lambda load, _: load.share),
         resident=stacked(lambda load, _: load.resident),
         crowd=stacked(lambda load, _: load.crowd),
+        pictures=stacked(lambda load, _: load.pictures),
         accelerators=stacked(lambda load, _: load.replica.accelerators),
         traits=np.concatenate(
             [
@@ -244,6 +252,10 @@ def measured(points: pl.DataFrame) -> Measured:
             )
         ),
     )
+
+
+def _getter(name: str, part: str) -> Callable[[Serving, pl.DataFrame], Any]:
+    return lambda load, _: getattr(getattr(load, name), part)
 
 
 def family(model: Model) -> str:
@@ -281,12 +293,12 @@ def fit(rows: Measured) -> Fitted:
 
 
 def _readable(rows: Measured) -> NDArray[np.bool_]:
-    """Rows whose load and software are known: of ML.ENERGY's tasks chat, of the others all but racks.
+    """Rows whose load and layout are told.
 
-    Aggregated rows on whole racks give the accelerators of prefill and decode as one group.
+    Aggregated rows on whole racks give the accelerators of prefill and decode as one group; of ML.ENERGY's tasks
+    only chat has prompts of a known kind.
     """
-    racks = np.array([accelerators()[name].kind == "rack" for name in rows.accelerator])
-    readable: NDArray[np.bool_] = np.where(rows.task == "", ~racks, rows.task == "lm-arena-chat")
+    readable: NDArray[np.bool_] = np.isin(rows.stratum, ["aggregated", "chat"])
     return readable
 
 
@@ -330,7 +342,7 @@ def _fit_ttft(rows: Measured, step_parameters: Array, step: StepTime) -> Array:
         lambda at: columns @ at - target,
         lambda _: columns,
         np.zeros(columns.shape[1]),
-        np.array([_FREE] + [1.0] * len(TTFT_FEATURES) + [0.5] * len(TTFT_TRAITS)),
+        np.array([_FREE] + [1.0] * len(TTFT_FEATURES) + [0.3] * len(TTFT_TRAITS)),
         np.ones(len(target)),
         noise=NOISE,
         width=2 * HUBER_WIDTH,
@@ -347,6 +359,7 @@ def power_columns(rows: Measured, step: StepTime) -> Array:
                 rows.accelerators,
                 rows.has("architecture.experts"),
                 rows.has("generation.blackwell"),
+                rows.pictures,
             ).values()
         )
     )
@@ -362,52 +375,64 @@ def _fit_power(rows: Measured, step: StepTime) -> Array:
         np.array([0.5] + [0.0] * free),
         np.array([_FREE] + [0.3] * free),
         np.ones(len(relative)),
-        noise=NOISE / 2,
+        noise=POWER_NOISE,
         width=HUBER_WIDTH / 2,
     )
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """Predictions for each row by a fit that had not seen its architecture."""
+class Predicted:
+    """Predictions for each row, beside the measured values of `Measured`."""
 
     tpot_s: Array
     ttft_s: Array
     power_ratio: Array
 
 
-def leave_one_model_out(rows: Measured) -> LeftOut:
+def predicted(rows: Measured, fitted: Fitted) -> Predicted:
+    """Predict each row."""
+    step = rows.step(fitted.step)
+    return Predicted(
+        tpot_s=step.total,
+        ttft_s=np.exp(ttft_columns(rows, fitted.step, step) @ fitted.ttft),
+        power_ratio=power_columns(rows, step) @ fitted.power,
+    )
+
+
+def leave_one_model_out(rows: Measured) -> Predicted:
     """Predict each architecture's rows by a fit to the others."""
-    tpot, ttft, power = (np.full(len(rows.index), np.nan) for _ in range(3))
+    columns = {field.name: np.full(len(rows.index), np.nan) for field in fields(Predicted)}
     for name in sorted(set(rows.family)):
         out = rows.family == name
-        fitted, left = fit(rows.only(~out)), rows.only(out)
-        step = left.step(fitted.step)
-        tpot[out] = step.total
-        ttft[out] = np.exp(ttft_columns(left, fitted.step, step) @ fitted.ttft)
-        power[out] = power_columns(left, step) @ fitted.power
-    return LeftOut(tpot, ttft, power)
+        found = predicted(rows.only(out), fit(rows.only(~out)))
+        for key, values in columns.items():
+            values[out] = getattr(found, key)
+    return Predicted(**columns)
 
 
-def intervals(rows: Measured, left: LeftOut) -> dict[str, dict[str, tuple[float, float, int]]]:
-    """Ends of the 80 % interval of measured / predicted by kind of point, and the rows behind them."""
-    ratios = {
-        "tpot": rows.tpot_s / left.tpot_s,
-        "ttft": rows.ttft_s / left.ttft_s,
-        "power": rows.power_ratio / left.power_ratio,
-    }
+def intervals(
+    rows: Measured, whole: Predicted, left: Predicted
+) -> dict[str, dict[str, tuple[float, float, int]]]:
+    """Ends of the 80 % interval of measured / predicted by kind of point, and the rows behind them.
+
+    By the fit that had not seen the architecture. Racks are in no fit of the step, and disaggregated rows hold one
+    architecture but for a few: these by the whole fit.
+    """
     found: dict[str, dict[str, tuple[float, float, int]]] = {}
-    for key, ratio in ratios.items():
-        every = ratio[np.isfinite(ratio)]
-        found[key] = {}
-        for stratum in STRATA:
-            own = ratio[(rows.stratum == stratum) & np.isfinite(ratio)]
-            low, high = np.quantile(own if len(own) else every, TAILS)
-            found[key][stratum] = (float(low), float(high), len(own))
+    for key in ("tpot_s", "ttft_s", "power_ratio"):
+        true = getattr(rows, key)
+        kinds, labels = (GENERATIONS, rows.generation) if key == "power_ratio" else (STRATA, rows.stratum)
+        found[key.partition("_")[0]] = {}
+        for kind in kinds:
+            source = whole if kind in {"racks", "disaggregated"} else left
+            every = true / getattr(source, key)
+            own = every[(labels == kind) & np.isfinite(every)]
+            low, high = np.quantile(own if len(own) else every[np.isfinite(every)], TAILS)
+            found[key.partition("_")[0]][kind] = (float(low), float(high), len(own))
     return found
 
 
-def toml(rows: Measured, fitted: Fitted, left: LeftOut, day: date) -> str:
+def toml(rows: Measured, fitted: Fitted, left: Predicted, day: date) -> str:
     """The text of `fitted.toml`."""
     lines = [
         "# Written by `python -m pipelines.sizing.fit` from reference/points; not to be edited by hand.",
@@ -445,7 +470,7 @@ def toml(rows: Measured, fitted: Fitted, left: LeftOut, day: date) -> str:
         "",
         "# 80 % of the points of models that a fit had not seen lie between these multiples of the estimate.",
     ]
-    for key, strata in intervals(rows, left).items():
+    for key, strata in intervals(rows, predicted(rows, fitted), left).items():
         for stratum, (low, high, count) in strata.items():
             lines += [
                 "",

@@ -12,12 +12,30 @@ from typing import Any
 from pipelines.sizing.roofline import Replica
 from warehouse.catalogue import parameters
 
+STRATA = ("aggregated", "racks", "disaggregated", "chat", "tasks")
+"""Kinds of points whose errors differ: `tasks` are ML.ENERGY's whose prompt lengths are assumed."""
+GENERATIONS = ("blackwell", "others")
+"""Of power the errors differ by generation of accelerator."""
 
-def spreads(replica: Replica) -> dict[str, tuple[float, float]]:
+
+def stratum_of(replica: Replica, task: str | None = None) -> str:
+    """The kind of points whose errors tell those of a replica."""
+    if replica.series == "disaggregated":
+        return replica.series
+    if replica.series is not None:
+        return "chat" if task == "lm-arena-chat" else "tasks"
+    return "racks" if replica.accelerator.kind == "rack" else "aggregated"
+
+
+def generation_of(replica: Replica) -> str:
+    """The generation whose errors tell those of a replica's power."""
+    return "blackwell" if "generation.blackwell" in replica.traits else "others"
+
+
+def spreads(replica: Replica, task: str | None = None) -> dict[str, tuple[float, float]]:
     """Low and high end of the 80 % interval around each estimate, as factors.
 
-    From the errors on points of models that the fit had not seen; wider where the accelerator's generation or the
-    engine was not measured either.
+    Wider where the accelerator was not measured, or the engine is not named.
     """
     found: Mapping[str, Any] = parameters("fitted")["intervals"]
     widening = parameters("step_time")["widening"]
@@ -26,18 +44,12 @@ def spreads(replica: Replica) -> dict[str, tuple[float, float]]:
         wider *= widening["accelerator"]
     if replica.engine is None and replica.series != "mlenergy":
         wider *= widening["engine"]
-    stratum = stratum_of(replica)
+    stratum = stratum_of(replica, task)
+    kinds = {"tpot": stratum, "ttft": stratum, "power": generation_of(replica)}
     return {
-        key: (found[key][stratum]["low_ratio"] ** wider, found[key][stratum]["high_ratio"] ** wider)
-        for key in ("tpot", "ttft", "power")
+        key: (found[key][kind]["low_ratio"] ** wider, found[key][kind]["high_ratio"] ** wider)
+        for key, kind in kinds.items()
     }
-
-
-def stratum_of(replica: Replica) -> str:
-    """The kind of points whose errors tell those of a replica."""
-    if replica.series is not None:
-        return replica.series
-    return "latent_attention" if replica.model.is_mla else "aggregated"
 
 
 def tpot_interval(replica: Replica, tpot_ms: float) -> tuple[float, float]:

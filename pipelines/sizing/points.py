@@ -325,9 +325,9 @@ def _told(before: str, column: str, after: str) -> pl.Expr:
 
 
 def replicas(points: pl.DataFrame, known: Mapping[str, Model]) -> Iterator[tuple[Replica, pl.DataFrame]]:
-    """Each different replica among predictable points, with its rows."""
-    for key, rows in points.filter(pl.col("note") == "").group_by(GROUP, maintain_order=True):
-        values = dict(zip(GROUP, key, strict=True))
+    """Each different replica and task among predictable points, with its rows."""
+    for key, rows in points.filter(pl.col("note") == "").group_by(*GROUP, "task", maintain_order=True):
+        values = dict(zip((*GROUP, "task"), key, strict=True))
         yield (
             Replica(
                 model=known[str(values["model"])],

@@ -18,13 +18,13 @@ _FULL_BATCH_DOUBLINGS = 9.0
 
 
 def power_features(
-    step: StepTime, batch: Counts, accelerators: Counts, experts: Counts, blackwell: Counts
+    step: StepTime, batch: Counts, accelerators: Counts, experts: Counts, blackwell: Counts, pictures: Counts
 ) -> dict[str, Array]:
     """What the share of TDP depends on; each array broadcasts to the steps.
 
     Shares of the step in which memory and compute units are busy; the batch; doublings of the group, in which
-    accelerators wait for each other; whether the model has experts and the accelerator is of the Blackwell
-    generation (0 or 1).
+    accelerators wait for each other; whether the model has experts, whether the accelerator is of the Blackwell
+    generation, and whether prompts hold pictures, which the host prepares while accelerators wait (0 or 1).
     """
     total = step.total
     doublings = np.log2(np.maximum(np.asarray(batch, dtype=np.float64), 1.0))
@@ -36,6 +36,8 @@ def power_features(
         "group": np.log2(np.asarray(accelerators, dtype=np.float64)) + 0 * total,
         "experts": experts + 0 * total,
         "blackwell": blackwell + 0 * total,
+        "pictures": pictures * (1 - np.asarray(blackwell)) + 0 * total,
+        "pictures_blackwell": pictures * np.asarray(blackwell) + 0 * total,
     }
 
 
@@ -47,7 +49,7 @@ def busy_power_w(replica: Replica, batch: Counts, context: Counts) -> Array | No
     return step_power_w(replica, step_time(replica, batch, context), batch)
 
 
-def step_power_w(replica: Replica, step: StepTime, batch: Counts) -> Array | None:
+def step_power_w(replica: Replica, step: StepTime, batch: Counts, pictures: Counts = 0.0) -> Array | None:
     """Mean power of one accelerator of a replica that runs such steps; None if its TDP is unknown."""
     tdp, idle = replica.accelerator.tdp_w, idle_power_w(replica.accelerator)
     if tdp is None or idle is None:
@@ -59,6 +61,7 @@ def step_power_w(replica: Replica, step: StepTime, batch: Counts) -> Array | Non
         replica.accelerators,
         float(replica.model.is_moe),
         float("generation.blackwell" in replica.traits),
+        pictures,
     )
     share = np.zeros_like(step.total)
     for name, value in features.items():

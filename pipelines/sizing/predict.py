@@ -85,7 +85,7 @@ def _predicted(replica: Replica, rows: pl.DataFrame) -> pl.DataFrame:
         return rows.select("index", *blank, pl.lit(said).alias("said"))
     load = serving(replica, rows)
     found = estimate(load)
-    spread = spreads(replica)
+    spread = spreads(replica, rows["task"][0])
     columns: dict[str, Array] = {}
     for name, value, key in (
         ("tpot{}_ms", found.step.total * MILLI, "tpot"),
@@ -111,7 +111,7 @@ def estimate(load: Serving) -> Estimate:
     replica, fitted = load.replica, coefficients(load.replica)
     step = steady_time(load.plain, load.mixed, load.share, fitted)
     first = ttft_s(load, step)
-    power = step_power_w(replica, step, load.resident)
+    power = step_power_w(replica, step, load.resident, load.pictures)
     if replica.series == "mlenergy":
         # A server that never runs empty: what it yields is what is in its batch, once per step.
         rate = load.resident / step.total

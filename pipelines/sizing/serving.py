@@ -15,13 +15,16 @@ from pipelines.efficiency.flops import Array
 from pipelines.sizing.memory import sequences_that_fit
 from pipelines.sizing.roofline import Replica, Work, steady_work, work
 
+PICTURE_TASKS = ("image-chat", "video-chat")
+
 
 @dataclass(frozen=True)
 class Serving:
     """Rows of one replica. Arrays of one value per row.
 
     `share` of the steps carry a chunk of a prompt (`mixed`), the rest do not (`plain`); `alone` is the work of one
-    whole prompt on an idle replica; `crowd` is the number of sequences per group of attention.
+    whole prompt on an idle replica; `crowd` is the number of sequences per group of attention; `pictures` is 1
+    where prompts hold some.
     """
 
     replica: Replica
@@ -29,6 +32,7 @@ class Serving:
     resident: Array
     crowd: Array
     output_tokens: Array
+    pictures: Array
     plain: Work
     mixed: Work
     alone: Work
@@ -56,6 +60,7 @@ def serving(replica: Replica, rows: pl.DataFrame) -> Serving:
         resident=resident,
         crowd=np.maximum(sequences / replica.attention_dp, 1.0),
         output_tokens=output,
+        pictures=rows["task"].is_in(PICTURE_TASKS).fill_null(value=False).to_numpy().astype(np.float64),
         plain=plain,
         mixed=mixed,
         alone=work(replica, 1.0, prompt, prompt),
