@@ -128,5 +128,6 @@ def test_skipping_steps_changes_nothing(case):
     assert told.hit_tokens.tolist() == [max(call.hit, 0) for call in calls]
     (machines,) = told.machines
     np.testing.assert_allclose(machines.busy_s, [one.busy for one in replicas], rtol=1e-9)
+    np.testing.assert_allclose(machines.sequence_s, [one.running_s for one in replicas], rtol=1e-9)
     for name in ("steps", "prompt_tokens", "output_tokens", "preemptions", "most_blocks"):
         assert getattr(machines, name).tolist() == [getattr(one, name) for one in replicas], name
