@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from pipelines import cli
+
 FLAGS = ("--model", "meta-llama/Llama-3.1-8B-Instruct", "--gpu", "NVIDIA H100 80GB HBM3")
 
 
@@ -48,6 +50,7 @@ def test_a_window_is_measured_and_what_comes_before_is_warm_up(command, trace):
     assert told["calls"] == {"replayed": 70, "measured": 60, "refused": 0}
 
 
+@pytest.mark.slow
 def test_an_audits_data_folder_is_a_trace(command, trace, tmp_path):
     """Facts that were built are not built again; prefill and decode apart, and a fleet's pools."""
     fleet = tmp_path / "fleet.toml"
@@ -80,10 +83,12 @@ def test_an_audits_data_folder_is_a_trace(command, trace, tmp_path):
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(command, trace, arguments, code, said):
+def test_what_is_wrong_is_said_in_one_line(trace, arguments, code, said, capsys):
     """Exit code, and what to do."""
-    ran = command("replay", trace, *arguments)
-    assert ran.code == code
-    assert said in ran.err
-    assert ran.err.count("\n") == 1
-    assert ran.out == ""
+    with pytest.raises(SystemExit) as ended:
+        cli.app(["replay", str(trace), *arguments], standalone_mode=False)
+    told = capsys.readouterr()
+    assert ended.value.code == code
+    assert said in told.err
+    assert told.err.count("\n") == 1
+    assert told.out == ""
