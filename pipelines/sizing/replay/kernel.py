@@ -221,11 +221,7 @@ def _measure(state, engine, prefixes, replica):
     here.used += grown_blocks(state, engine, replica, steps)
     evict_idle(prefixes, replica, engine.pool_blocks - here.used)
     here.busy_s += lasted
-    pairs = 0.5 * steps * (steps - 1.0)
-    by_batch = state.by_batch
-    by_batch[replica, running, 0] += lasted
-    by_batch[replica, running, 1] += steps * here.compute + pairs * here.compute_slope
-    by_batch[replica, running, 2] += steps * here.memory + pairs * here.memory_slope
+    state.by_batch_s[replica, running] += lasted
     here.block_s += lasted * 0.5 * (before + here.used)
     here.most_blocks = max(here.most_blocks, here.used)
     here.steps += steps

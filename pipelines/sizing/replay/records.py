@@ -90,8 +90,8 @@ class State(NamedTuple):
     """Heap of the calls to come in a closed loop."""
     pending: Array
     counters: Array
-    by_batch: Array
-    """By replica and running sequences: seconds of such steps, and those of their compute and memory parts."""
+    by_batch_s: Array
+    """By replica and running sequences: seconds of such steps."""
     in_system_s: Array
     """One number: integral over time of the calls that have arrived and not ended."""
 
@@ -122,6 +122,6 @@ def new_state(engine: Engine, calls: Array) -> State:
         pending_s=np.zeros(engine.clients + 1),
         pending=np.zeros(engine.clients + 1, np.int64),
         counters=np.zeros(5, np.int64),
-        by_batch=np.zeros((engine.replicas, engine.max_sequences + 1, 3)),
+        by_batch_s=np.zeros((engine.replicas, engine.max_sequences + 1)),
         in_system_s=np.zeros(1),
     )

@@ -120,14 +120,15 @@ def simulate(workload: Workload, setup: Setup) -> Outcome:
 
     engine = _engine(workload, setup)
     terms = step_terms(setup.replica, engine.step_tokens + engine.max_sequences)
+    watts = _power_w(setup.replica, engine.max_sequences)
     state = new_state(engine, _calls(workload, setup))
     run(engine, terms, _prefix_books(workload, engine), state)
     calls, replicas = state.calls, state.replicas
     machines = Machines(
         busy_s=replicas["busy_s"],
-        busy_j=_busy_j(setup.replica, state.by_batch),
+        busy_j=None if watts is None else state.by_batch_s @ watts,
         idle_w=_idle_w(setup.replica),
-        sequence_s=state.by_batch[:, :, 0] @ np.arange(engine.max_sequences + 1.0),
+        sequence_s=state.by_batch_s @ np.arange(engine.max_sequences + 1.0),
         block_s=replicas["block_s"],
         most_blocks=replicas["most_blocks"],
         pool_blocks=engine.pool_blocks,
@@ -245,14 +246,9 @@ def _prefix_books(workload: Workload, engine: Engine) -> Prefixes:
     return prefixes(offsets, numbers, ends, cost, engine.replicas)
 
 
-def _busy_j(replica: Replica, by_batch: Array) -> Reals | None:
-    """Energy of each replica's accelerators over its busy time, from its steps by batch."""
-    batch = np.arange(by_batch.shape[1], dtype=np.float64)
-    watts = busy_power_w(replica.accelerator, batch)
-    if watts is None:
-        return None
-    joules: Reals = (by_batch[:, :, 0] * watts).sum(axis=1) * replica.tensor_parallel
-    return joules
+def _power_w(replica: Replica, most: int) -> Reals | None:
+    each = busy_power_w(replica.accelerator, np.arange(most + 1, dtype=np.float64))
+    return None if each is None else each * replica.tensor_parallel
 
 
 def _idle_w(replica: Replica) -> float | None:

@@ -48,13 +48,14 @@ def cases(draw):
     work = lengths(inputs, outputs, np.cumsum(gaps), cached, classes)
     if draw(st.booleans()):
         work = with_blocks(work, draw(st.lists(st.integers(0, 3), min_size=count, max_size=count)))
+    replicas = draw(st.integers(1, 3))
     if draw(st.booleans()):
-        # Equal pauses would have arrivals meet boundaries to the last bit, which is chance then.
+        # Equal pauses, and several replicas without any, have arrivals meet boundaries to the last bit: chance.
         pauses = 0.05 + 0.1 * np.modf(np.arange(1, count + 1) * np.sqrt(2))[0]
-        work = work.in_closed_loop(draw(st.integers(1, 5)), pauses * draw(st.sampled_from([0, 1])))
+        work = work.in_closed_loop(draw(st.integers(1, 5)), pauses * (replicas > 1 or draw(st.booleans())))
     setup = Setup(
         replica_of(draw(st.sampled_from(MODELS))),
-        replicas=draw(st.integers(1, 3)),
+        replicas=replicas,
         routing=draw(st.sampled_from(ROUTINGS)),
         max_sequences=draw(st.integers(1, 6)),
         step_tokens=draw(st.sampled_from([6, 32, 100])),
