@@ -21,8 +21,8 @@ from decimal import Decimal
 from itertools import chain, islice
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from parsers.archives import DamagedError, blocks, copied_to_disk
 from parsers.format import Head, is_spread
+from parsers.packing import DamagedError, blocks, copied_to_disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from parsers.archives import BLOCK
+from parsers.packing import BLOCK
 from parsers.readers import LINE, MAX_CHUNK_ROWS, Raw, json_table, selected, spools, stream_frames
 
 if TYPE_CHECKING:

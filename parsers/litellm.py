@@ -178,21 +178,6 @@ def cache_outside(fields: Fields, counts: Counts, objects: Sequence[str]) -> pl.
     return pl.when(shown.fill_null(value=False)).then(pl.lit(value=True))
 
 
-def is_bridged(fields: Fields, known: Known) -> pl.Expr:
-    """Whether a served /v1/responses row is the outside of a chat completion that has a row, too.
-
-    Models without a Responses API are reached through a bridge, and both ends log the call: one call_id, equal counts.
-    """
-    counts = (known.counts.prompt.value, known.counts.completion.value)
-    served = known.call_id.is_not_null() & (known.status == "ok")
-    is_inside = served & known.call_type.is_in(["completion", "acompletion"])
-    is_outside = served & known.call_type.is_in(["responses", "aresponses"])
-    # Few logs have such calls, and to look for their other ends takes longer than all other columns but one.
-    if not fields.frame.select(is_outside.any()).item():
-        return pl.lit(value=False)
-    return (is_outside & is_inside.any().over(known.call_id, *counts)).fill_null(value=False)
-
-
 def own_tags(fields: Fields, name: str) -> pl.Expr:
     """Tags that the operator set: LiteLLM adds `User-Agent: ...` by itself."""
     if not fields.has(name):

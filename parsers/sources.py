@@ -1,7 +1,7 @@
 """Where log text comes from: files, folders, globs, members of archives, and what `live.py` brings.
 
 Belongs here: finding sources, opening them as a stream of plain bytes, and laying them down as one plain file
-that DuckDB can read, with a hash of the content. Does not belong here: unpacking (`archives.py`), what the
+that DuckDB can read, with a hash of the content. Does not belong here: unpacking (`archives.py`, `packing.py`), what the
 bytes mean (`detect.py`, `readers.py`).
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
-import re
 import stat
 import uuid
 from contextlib import contextmanager
@@ -20,24 +19,24 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from parsers.archives import (
-    BLOCK,
-    CUT_OFF,
-    MAX_UNPACKED_BYTES,
-    DamagedError,
-    Member,
-    blocks,
-    compression,
-    first_line,
-    members,
-    open_member,
-    plain,
-    unpack_in,
-)
+import numpy as np
+
+from parsers.archives import Member, members, open_member
 from parsers.envelopes import peeled
 from parsers.errors import NothingToAuditError, UnreadableSourceError
 from parsers.format import Head
 from parsers.live import Live, brought, is_address, shown
+from parsers.packing import (
+    BLOCK,
+    CUT_OFF,
+    MAX_UNPACKED_BYTES,
+    DamagedError,
+    blocks,
+    compression,
+    first_line,
+    plain,
+    unpack_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,24 +44,25 @@ if TYPE_CHECKING:
 HEAD_BYTES = 256 << 10
 MAX_HEAD_BYTES = 4 << 20
 
-_INDENTED = re.compile(rb"\n\s")
+_TALLIED_BYTES = 1 << 20
+"""At once: what fits into a core's cache is passed over several times at no cost."""
+_NEWLINE = ord("\n")
+_IS_SPACE = np.array([bytes([code]).isspace() for code in range(256)])
 
 
 @dataclass(frozen=True, order=True)
 class Source:
     """One log: a file, or a member of an archive. `name` is the path as given, the member after '!'.
 
-    `offset` and `size` say where a tar's member lies in the unpacked archive. `problem` says why there is
+    `problem` says why there is
     nothing to read, as of an archive that ends too early or a folder that may not be listed. `layers` says how
     many envelopes around its records are taken off (see `envelopes.py`).
     """
 
     name: str
     path: Path
-    member: str | None = None
+    member: Member | None = None
     modified_at: datetime | None = None
-    offset: int | None = None
-    size: int | None = None
     problem: str | None = None
     layers: int = 0
 
@@ -178,12 +178,14 @@ def _members(path: Path) -> Iterator[Source]:
         yield Source(str(path), path, problem="it is neither a file nor a folder")
         return
     modified_at = datetime.fromtimestamp(status.st_mtime, tz=UTC)
-    found, problem = members(path)
-    if found is None or problem:
-        yield Source(str(path), path, None, modified_at, problem=problem)
+    found, problems = members(path)
+    if found is None:
+        yield Source(str(path), path, None, modified_at)
+    for name, problem in problems:
+        yield Source(f"{path}{name}", path, None, modified_at, problem=problem)
     for member in found or ():
         if not Path(member.name).name.startswith("."):
-            yield Source(f"{path}!{member.name}", path, member.name, modified_at, member.offset, member.size)
+            yield Source(f"{path}{member.full_name}", path, member, modified_at)
 
 
 @contextmanager
@@ -223,7 +225,7 @@ def open_source(source: Source) -> Iterator[IO[bytes]]:
             yield peeled(stream, source.layers) if source.layers else stream
         return
     try:
-        packed = open_member(source.path, Member(source.member, source.offset, source.size))
+        packed = open_member(source.path, source.member)
     except (*CUT_OFF, KeyError) as error:
         raise UnreadableSourceError(
             f"the archive's member can't be read ({first_line(error)})",
@@ -298,7 +300,7 @@ def lay_down(source: Source, work: Path) -> Laid:
     tally, problem = _Tally(), None
     with open_source(source) as stream, (spool or Path(os.devnull)).open("wb") as out:
         try:
-            for block in blocks(stream):
+            for block in blocks(stream, _TALLIED_BYTES):
                 tally.add(block)
                 if spool:
                     out.write(block)
@@ -332,19 +334,18 @@ class _Tally:
     def add(self, block: bytes) -> None:
         self.digest.update(block)
         self.size += len(block)
-        newlines = block.count(b"\n")
-        self.newlines += newlines
+        data = np.frombuffer(block, dtype=np.uint8)
+        ends = np.flatnonzero(data == _NEWLINE)
+        self.newlines += len(ends)
         # DuckDB refuses objects over 16 MiB; a line that long always spans a block without a newline.
-        self._since_newline = 0 if newlines else self._since_newline + len(block)
+        self._since_newline = 0 if len(ends) else self._since_newline + len(block)
         self.has_long_lines = self.has_long_lines or self._since_newline >= BLOCK
-        self.may_have_blank_lines = self.may_have_blank_lines or _may_have_blank_line(self.last, block)
+        # Only a line that begins with white space can be blank.
+        begins = data[ends[ends < len(block) - 1] + 1]
+        begins_blank = bool(_IS_SPACE[begins].any()) or (self.last == b"\n" and block[:1].isspace())
+        self.may_have_blank_lines = self.may_have_blank_lines or begins_blank
         self.has_quotes = self.has_quotes or b'"' in block
         self.last = block[-1:]
-
-
-def _may_have_blank_line(last: bytes, block: bytes) -> bool:
-    """Whether some line begins with white space; only then can it be blank."""
-    return (last == b"\n" and block[:1].isspace()) or _INDENTED.search(block) is not None
 
 
 def _is_plain(source: Source) -> bool:

@@ -7,6 +7,8 @@ Belongs here: redirects, and what an answer may take in time and bytes. Does not
 from __future__ import annotations
 
 import time
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import IO, TYPE_CHECKING, cast
 from urllib.error import URLError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 120
 """Of one read from a server."""
+ANSWER_S = 2 * TIMEOUT_S
+"""Until the head of an answer is there, redirects included: a head that drips never lets a single read time out."""
 MAX_DOWNLOAD_S = 6 * 3600
 LEAST_BYTES_PER_S = 1024
 """Of an answer as a whole, once it has lasted for TIMEOUT_S."""
@@ -31,10 +35,30 @@ def asked(request: Request) -> HTTPResponse:
     connection to an open one.
 
     Raises:
-        HTTPError, OSError, HTTPException, ValueError: it can't be reached or refuses.
+        HTTPError, OSError, HTTPException, ValueError: it can't be reached, refuses, or takes longer than ANSWER_S.
 
     """
-    return cast("HTTPResponse", build_opener(_Redirects).open(request, timeout=TIMEOUT_S))
+    answers: SimpleQueue[HTTPResponse | Exception] = SimpleQueue()
+
+    def ask() -> None:
+        try:
+            answers.put(cast("HTTPResponse", build_opener(_Redirects).open(request, timeout=TIMEOUT_S)))
+        except Exception as error:  # noqa: BLE001 - raised again by whoever waits
+            answers.put(error)
+
+    # No read may wait for longer than TIMEOUT_S, but nothing bounds their number. The process does not wait for it.
+    Thread(target=ask, daemon=True).start()
+    try:
+        answer = answers.get(timeout=ANSWER_S)
+    except Empty:
+        raise URLError(f"no answer within {ANSWER_S} s") from None
+    if not isinstance(answer, Exception):
+        return answer
+    try:
+        raise answer
+    finally:
+        # It would hold itself, and a connection, through its own traceback.
+        del answer
 
 
 class _Redirects(HTTPRedirectHandler):

@@ -40,7 +40,7 @@ def run_audit(site: Site) -> Report:
 
     with site.warehouse.alone():
         site.refuse_history()
-        run_in_process(_importing_checks_meanwhile(site), None)
+        run_in_process(_importing_meanwhile(site), None)
         chosen = site.chosen()
         span = audited_span(chosen, site.warehouse.window)
         if span is None or not chosen.any_within(site.warehouse.window, site.warehouse):
@@ -51,16 +51,17 @@ def run_audit(site: Site) -> Report:
         return report_of(site)
 
 
-def _import_checks() -> None:
-    # A head start only: an import that fails here fails again, and is told, where the checks run.
+def _import_what_is_slow() -> None:
+    # A head start only: an import that fails here fails again, and is told, where it is needed.
     with suppress(Exception):
         import_module("great_expectations.expectations")
+        import_module("altair")
 
 
-def _importing_checks_meanwhile(site: Site) -> Site:
-    """The site, with Great Expectations imported beside the reading of files, from the first one that has rows.
+def _importing_meanwhile(site: Site) -> Site:
+    """The site, with Great Expectations and Altair imported beside the reading of files, from the first one that has rows.
 
-    Its import takes many seconds, and reading leaves the interpreter idle. Not before there are rows: input that is of no
+    That takes many seconds, and reading leaves the interpreter idle. Not before there are rows: input that is of no
     use is to be told at once.
     """
     started = threading.Event()
@@ -70,7 +71,7 @@ def _importing_checks_meanwhile(site: Site) -> Site:
             started.set()
             # Dagster queries through SQLAlchemy meanwhile, which must not meet its own ORM half imported.
             import_module("sqlalchemy.orm")
-            threading.Thread(target=_import_checks).start()
+            threading.Thread(target=_import_what_is_slow).start()
         site.on_file(landing)
 
     return replace(site, on_file=on_file)

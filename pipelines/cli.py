@@ -26,7 +26,7 @@ from datetime import datetime
 from decimal import Decimal
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, cast
 
 import typer
 from rich.console import Console
@@ -105,20 +105,30 @@ def main() -> None:
 
 
 def _end_on_interrupt() -> None:
-    """Have Ctrl-C end the command within `_GRACE_S`, whatever native code is at work.
+    """Have Ctrl-C, a closed terminal or a service manager end the command within `_GRACE_S`, whatever is at work.
 
     The interpreter hears of a signal only between two of its own steps, which an import or a query may keep away for
     seconds. So one thread waits for it, and all others, which inherit the mask, never see it. To end at any moment
-    loses nothing: every result is renamed into place whole.
+    loses nothing: every result is renamed into place whole. To end in good order also removes what was brought from
+    a pipe or a server, which may hold prompts.
     """
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    threading.Thread(target=_await_interrupt, daemon=True).start()
+    # What is ignored, as `nohup` has it, stays so.
+    others = {each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) != signal.SIG_IGN}
+    ending = {signal.SIGINT} | others
+    signal.pthread_sigmask(signal.SIG_BLOCK, ending)
+    signal.signal(_WAKING, lambda *_: None)
+    threading.Thread(target=_await_interrupt, args=(ending,), daemon=True).start()
 
 
-def _await_interrupt() -> None:
-    signal.sigwait({signal.SIGINT})
+_WAKING = signal.SIGUSR2
+"""Ends a read that waits for a pipe or a server, so that the interrupt is heard."""
+
+
+def _await_interrupt(ending: set[signal.Signals]) -> None:
+    signal.sigwait(ending)
     interrupt_main()
-    signal.sigtimedwait({signal.SIGINT}, _GRACE_S)
+    signal.pthread_kill(cast("int", threading.main_thread().ident), _WAKING)
+    signal.sigtimedwait(ending, _GRACE_S)
     _say_stopped()
     os._exit(INTERRUPTED)
 

@@ -13,6 +13,7 @@ from pipelines.checks import CHECKS
 from pipelines.costs.assets import ASSETS as COSTS
 from pipelines.demand.assets import ASSETS as DEMAND
 from pipelines.efficiency.assets import ASSETS as EFFICIENCY
+from pipelines.executor import materialize, two_at_a_time
 from pipelines.ingest.assets import ingest_assets
 from pipelines.quality import blocking_failures, forget_outcomes
 from pipelines.reporting.assets import ASSETS as REPORT
@@ -70,13 +71,22 @@ def run_in_process(site: Site, days: tuple[date, date] | None) -> None:
     forget_outcomes(site.warehouse)
     with dg.DagsterInstance.ephemeral() as instance:
         try:
-            dg.materialize(
-                [*build_assets(partitions), *CHECKS],
-                selection=dg.AssetSelection.all() - landing if days else landing,
-                resources={"site": site},
-                instance=instance,
+            materialize(
+                dg.Definitions(
+                    assets=build_assets(partitions),
+                    asset_checks=CHECKS,
+                    resources={"site": site},
+                    jobs=[
+                        dg.define_asset_job(
+                            "audit",
+                            selection=dg.AssetSelection.all() - landing if days else landing,
+                            executor_def=two_at_a_time,
+                        )
+                    ],
+                ),
+                "audit",
+                instance,
                 tags={RANGE_START: first.isoformat(), RANGE_END: last.isoformat()} if days else {},
-                run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
             )
         except dg.DagsterError as error:
             failed = blocking_failures(site.warehouse)

@@ -225,7 +225,7 @@ def _kind(annotated: Any) -> str:
         return ", ".join(f"`{part}`" for part in parts)
     if parts:
         return _kind(parts[0])
-    return {"str": "text"}.get(annotated.__name__, annotated.__name__.lower())
+    return "text" if annotated is str else str(annotated.__name__).lower()
 
 
 def _plain(value: Any) -> str:

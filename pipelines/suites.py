@@ -11,6 +11,7 @@ so: docs/decisions/0004-checks-on-profiles.md.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from warehouse.store import Warehouse
 
 Severity = Literal["critical", "warning"]
+_ONE_AT_A_TIME = threading.Lock()
+"""Great Expectations keeps its present context for the whole process."""
 
 
 @dataclass(frozen=True)
@@ -169,19 +172,20 @@ def validate(profile: pl.DataFrame, suite: Suite) -> list[Outcome]:
     import great_expectations as gx
     import great_expectations.expectations as gxe
 
-    context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False}
-    asset = context.data_sources.add_pandas(suite.table.name).add_dataframe_asset(suite.table.name)
-    batch = asset.add_batch_definition_whole_dataframe("profile").get_batch(
-        {"dataframe": profile.to_pandas()}
-    )
-    expectations: list[Any] = [
-        gxe.ExpectColumnValuesToBeBetween(
-            column=rule.column, min_value=rule.low, max_value=rule.high, severity=rule.severity
+    with _ONE_AT_A_TIME:
+        context = gx.get_context(mode="ephemeral")
+        context.variables.progress_bars = {"globally": False}
+        asset = context.data_sources.add_pandas(suite.table.name).add_dataframe_asset(suite.table.name)
+        batch = asset.add_batch_definition_whole_dataframe("profile").get_batch(
+            {"dataframe": profile.to_pandas()}
         )
-        for rule in suite.rules
-    ]
-    result = batch.validate(gx.ExpectationSuite(name=suite.table.name, expectations=expectations))
+        expectations: list[Any] = [
+            gxe.ExpectColumnValuesToBeBetween(
+                column=rule.column, min_value=rule.low, max_value=rule.high, severity=rule.severity
+            )
+            for rule in suite.rules
+        ]
+        result = batch.validate(gx.ExpectationSuite(name=suite.table.name, expectations=expectations))
     by_column = {item.expectation_config.kwargs["column"]: item for item in result.results}
     return [_outcome(rule, by_column[rule.column], profile, suite) for rule in suite.rules]
 

@@ -114,9 +114,10 @@ def over(name: str) -> Any:
 def finish(chart: Any, height: int, **rows: Rows) -> Spec:
     """Give a chart its size, its rows and the page's look; return the specification.
 
-    Rows are put in last: Altair would check every one of them against its schema, which takes seconds.
+    Rows are put in last: Altair would check every one of them against its schema, which takes seconds. The specification
+    itself is checked by a test, not on each page.
     """
-    spec: Spec = chart.properties(width="container", height=height).to_dict()
+    spec: Spec = chart.properties(width="container", height=height).to_dict(validate=False)
     # A layer over no rows would have Vega warn of an empty extent.
     if "layer" in spec:
         shared = spec.get("data")

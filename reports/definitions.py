@@ -313,7 +313,8 @@ DEFINITIONS = (
         "",
         "Points against: coverage under 95 % (1) or 80 % (2), under a week (1) or a day (2) of data, "
         "exact evidence for "
-        "less than half of the input (1), times assumed for more than 10 % (1), the choice's own figures "
+        "less than half of the input (1), the first token or the end assumed for more than 10 % of the calls (1), "
+        "the choice's own figures "
         "medium (1) or "
         "low (2), cache reads unknown for more than 20 % (1), more than 5 % of calls without a "
         "price (1), no choice (3) or not for every pool (1), a"

@@ -341,7 +341,7 @@ PAGE = MappingProxyType(
         "value": "value",
         "per_s": "per second",
         "start": "begins",
-        "assumed": "times assumed",
+        "assumed": "first token or end assumed",
         "evidence": "evidence",
         "input": "input",
         "uncached_input": "uncached input",

@@ -219,7 +219,7 @@ CONFIDENCE = MappingProxyType(
         "coverage_unknown": "the coverage of the window is unknown",
         "short": "the logs span less than a week",
         "evidence": "exact prompt evidence for {share} of the input",
-        "assumed": "times assumed for {share} of the calls",
+        "assumed": "first token or end assumed for {share} of the calls",
         "choice": "the recommended hardware's figures are of {level} confidence",
         "no_choice": "no option could be recommended",
         "some_choice": "{count} of {pools} pools without a recommendation",

@@ -542,6 +542,33 @@ def test_ctrl_c_ends_a_command_whatever_it_is_doing(work):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_ended_while_it_waits_for_a_pipe_leaves_no_text_behind(here, ending):
+    """What came by then may hold prompts; it lay in the folder for temporary files until someone cleaned up."""
+    running = subprocess.Popen(
+        [PROGRAM, "parse", "-"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"TMPDIR": str(here)},
+    )
+    assert running.stdin is not None
+    assert running.stderr is not None
+    running.stdin.write(b'{"prompt": "a secret"}\n' * 1_000_000)
+    running.stdin.flush()
+    latest = time.monotonic() + 120
+    while not any(path.stat().st_size for path in here.glob("tokenworks-*/live/stdin")):
+        assert running.poll() is None
+        assert time.monotonic() < latest
+        time.sleep(0.05)
+    running.send_signal(ending)
+    assert running.wait(timeout=60) == cli.INTERRUPTED
+    assert running.stderr.read() == b"stopped; nothing is lost: run the same command again\n"
+    assert not list(here.glob("tokenworks-*"))
+    running.stdin.close()
+    running.stderr.close()
+
+
+@pytest.mark.slow
 def test_an_audit_without_room_is_told(messy, here):
     """A limit on the size of files stands for a disk that is full."""
     folder, _ = messy

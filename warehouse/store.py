@@ -13,7 +13,7 @@ here: how a table is computed.
     <home>/marts.duckdb                        the marts as published, swapped in whole
     <home>/landings.json                       the files that the facts are made of
     <home>/lock                                held by the one process that writes
-    <home>/work-*, spill                       scratch of the running process
+    <home>/work-*                              scratch of the running process
 
 A run may be killed at any moment. What it leaves never counts: it lies under a scratch name, and `alone` clears it away.
 """
@@ -47,7 +47,7 @@ MEMORY_LIMIT = "1400MB"
 FLAT_FACTS = tuple(table for table in FACT_TABLES if table not in RECORD_TABLES)
 WORK_PREFIX = "work-"
 REPORT_FILES = ("audit.html", "audit.json")
-_OWN = ("key", "lock", "landed", "facts", "marts", "marts.duckdb", "landings.json", "spill")
+_OWN = ("key", "lock", "landed", "facts", "marts", "marts.duckdb", "landings.json")
 _SCRATCH = re.compile(r"\..+\.[0-9a-f]{32}")
 """Names that `replacing` and landing write to before they rename."""
 
@@ -127,7 +127,7 @@ class Warehouse:
             *(path for folder in flat for path in folder.glob(".*")),
         ]
         scratch = [path for path in hidden if _SCRATCH.fullmatch(path.name)]
-        for path in [*scratch, *self.home.glob(f"{WORK_PREFIX}*"), self.home / "spill"]:
+        for path in [*scratch, *self.home.glob(f"{WORK_PREFIX}*")]:
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             else:
@@ -223,7 +223,7 @@ class Warehouse:
     @contextmanager
     def connect(self, *, views: bool = True) -> Iterator[duckdb.DuckDBPyConnection]:
         """DuckDB in memory, that spills into the home folder; with `views`, facts and marts have their own names."""
-        spill = self.home / "spill"
+        spill = self.home / f"{WORK_PREFIX}{uuid.uuid4().hex}"
         with duckdb.connect() as connection:
             connection.execute(
                 f"SET GLOBAL TimeZone = 'UTC'; SET memory_limit = '{MEMORY_LIMIT}'; "

@@ -76,6 +76,7 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         | (model == _SYNTHETIC).fill_null(value=False),
         request_id=text("requestId", "message.id"),
         record_key=_record_key(message_id, text("requestId"), text("uuid")),
+        call_id=message_id,
         started_at=at,
         session_id=text("sessionId", "session_id"),
         project=text("cwd"),

@@ -136,7 +136,7 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         cost_reported=cost.value,
         _cache_outside=is_outside,
         _reject=first_fault([times.started, *counts.readings, times.ended, cost]),
-        _other=litellm.is_bridged(fields, known) | ~_is_payload(fields),
+        _other=~_is_payload(fields),
     )
     return _with_prompt(litellm.with_safe_key(rows, context), fields, context)
 
@@ -193,7 +193,7 @@ FORMAT = Format(
         "Failed rows carry 0 tokens, which is unknown, not zero; newer versions carry an estimate.",
         "A client that hangs up is status success with error class ClientDisconnected: cancelled.",
         "Older versions and some routes leave cache tokens outside prompt_tokens; the row shows it.",
-        "A /v1/responses call that is bridged to a chat completion is logged at both ends: one row is kept.",
+        "A /v1/responses call that is bridged to a chat completion is logged at both ends: facts keep one.",
         "The id of a response-cache hit has a suffix _cache_hit<time>.",
     ),
     priority=0,

@@ -128,7 +128,7 @@ def _map(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         cost_reported=cost.value,
         _cache_outside=is_outside,
         _reject=first_fault([times.started, *counts.readings, times.ended, cost, duration]),
-        _other=litellm.is_bridged(fields, known),
+        _other=pl.lit(value=False),
     )
     return litellm.with_safe_key(rows, context)
 

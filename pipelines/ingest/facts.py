@@ -5,13 +5,14 @@ parsing (`land.py`), sums (`pipelines/demand/`).
 
 Doubles, in this order, each counted:
 1. A file with the content of another: the older one is read (by its time, then its name), the other is a copy.
-2. Rows of one format with one record_key: the earliest is kept (then files by time and name, then lines), on whatever
-   day where a format may tell records again (`Format.replays`). Of sums
+2. Rows of one format with one record_key: the one with the most output is kept (then the earliest, then files by time and
+   name, then lines), on whatever day where a format may tell records again (`Format.replays`). Of sums
    (`usage_buckets`) with one record_key, of whatever format, the last is kept: a sum grows until it is settled.
 3. Rows without a record_key that an overlapping older file of the format has too, equal in all columns.
 4. Rows of a gateway's second export (a format of lower priority) whose call and outcome are in the first: dropped.
-5. Rows of what an agent printed of a session (`Format.retells_sessions`) whose calls its own files tell one by one.
-6. Calls that another hop logged too (a proxy before the gateway, the engine behind it): the gateway's row is kept.
+5. Both ends of a gateway's bridge (a /v1/responses call served by a chat completion): the chat completion is kept.
+6. Rows of what an agent printed of a session (`Format.retells_sessions`) whose calls its own files tell one by one.
+7. Calls that another hop logged too (a proxy before the gateway, the engine behind it): the gateway's row is kept.
 
 Attempts: rows that share gateway and call_id, by start; each later one gets its number and `retry_of`.
 """
@@ -269,12 +270,13 @@ class _Build:
         if self.table is REQUESTS:
             self._narrow(
                 "hash(source_format, record_key)",
-                "priority, gateway, request_id, status = 'error' AS failed, output_tokens, "
-                "epoch_us(coalesce(ended_at, started_at)) AS end_us, "
+                "priority, gateway, request_id, call_id, operation, status = 'error' AS failed, "
+                "status = 'ok' AS served, input_tokens, output_tokens, "
+                "epoch_us(started_at) AS start_us, epoch_us(ended_at) AS end_us, "
                 "CASE WHEN call_id IS NOT NULL THEN hash(gateway, call_id) END AS call, "
                 "CASE WHEN request_id IS NOT NULL THEN hash(gateway, request_id) END AS request, ",
             )
-            finds += [linking.SAME_RECORD, linking.SECOND_EXPORT, self._retold()]
+            finds += [linking.SAME_RECORD, linking.SECOND_EXPORT, linking.BRIDGED, self._retold()]
         elif self.table is USAGE_BUCKETS:
             self._narrow("hash(record_key)")
             finds.append(linking.SAME_BUCKET)
@@ -347,7 +349,9 @@ class _Build:
                 f"COPY (SELECT {names} FROM ({records}) r {join}"
                 f"ANTI JOIN doubles d USING (file_rank, source_line) WHERE {self._within(f'r.{self._at}')} "
                 f"ORDER BY r.{self._at}, r.file_rank, r.source_line) "
-                f"TO {sql_text(path)} (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)"
+                f"TO {sql_text(path)} (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, "
+                # Ids are all different: a dictionary of them is made and thrown away.
+                f"DICTIONARY_SIZE_LIMIT 4096)"
             )
 
     def dropped(self) -> dict[str, int]:

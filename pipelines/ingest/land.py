@@ -38,6 +38,7 @@ from warehouse.store import WORK_PREFIX, has_keys, instant_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from parsers.archives import Member
     from parsers.format import Format, Head
     from parsers.parse import Parsed
     from parsers.records import Table
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-LANDING_VERSION = "4"
+LANDING_VERSION = "5"
 """Raised when a parser's meaning changes, so that files are parsed again."""
 
 
@@ -109,7 +110,7 @@ def distinct(sources: Sequence[Source]) -> list[Source]:
 
     A name that is no text (a file system allows any bytes) is written with escapes: it is kept in tables and shown.
     """
-    found: dict[tuple[Path, str | None], Source] = {}
+    found: dict[tuple[Path, Member | None], Source] = {}
     for source in sources:
         name = source.name.encode("utf-8", "backslashreplace").decode("utf-8")
         found.setdefault((source.path.resolve(), source.member), replace(source, name=name))

@@ -4,7 +4,7 @@ Belongs here: statements over two narrow temporary tables, so that the wide rows
 they run and what is written (`facts.py`).
 
     near      source_format, file_rank, source_line, record, at; of calls also priority, gateway, call, request,
-              request_id, failed, output_tokens, end_us
+              request_id, call_id, operation, failed, served, input_tokens, output_tokens, start_us, end_us
     keyless   source_format, file_rank, source_line, at, content: rows without a record_key of files that may overlap;
               content is a hash of all columns but the place in the file
 
@@ -24,8 +24,10 @@ placed AS (
 )
 SELECT source_format, file_rank, source_line, "at" FROM placed WHERE place > 1
 """
-SAME_RECORD = _SAME_RECORD.format(order='"at", file_rank, source_line')
-"""Rows of one format with one record_key, but for the earliest."""
+SAME_RECORD = _SAME_RECORD.format(order='output_tokens DESC NULLS LAST, "at", file_rank, source_line')
+"""Rows of one format with one record_key, but for the one with the most output, then the earliest: a copy that was taken
+while the answer still came holds less of it.
+"""
 SAME_BUCKET = _SAME_RECORD.format(order="file_rank DESC, source_line DESC")
 """Sums with one record_key, whatever format read them, but for the last: a sum grows until it is settled."""
 
@@ -83,8 +85,19 @@ SELECT '' AS source_format, 0 AS file_rank, 0 AS source_line, CAST(NULL AS TIMES
 """
 """No doubles."""
 
+BRIDGED = """
+SELECT source_format, file_rank, source_line, "at" FROM near
+WHERE served AND operation = 'responses' AND (call, input_tokens, output_tokens) IN (
+    SELECT (call, input_tokens, output_tokens) FROM near WHERE served AND operation = 'chat' AND call IS NOT NULL
+)
+"""
+"""Served /v1/responses rows that are the outside of a chat completion with a row of its own: a gateway reaches models
+without a Responses API through a bridge and logs both ends, with one call id and equal counts.
+"""
+
 LIVE_CALLS = """
-SELECT n.source_format, n.file_rank, n.source_line, n.end_us, n.output_tokens
+SELECT n.source_format, n.file_rank, n.source_line, n.start_us, n.end_us, n.input_tokens, n.output_tokens,
+       n.gateway, n.request_id, n.call_id
 FROM near n ANTI JOIN doubles d USING (file_rank, source_line)
 """
 """Calls that are no doubles so far."""

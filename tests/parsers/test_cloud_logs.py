@@ -120,17 +120,6 @@ def test_a_client_that_hung_up_of_litellm_is_a_row(read):
     assert (row["status"], row["input_tokens"], row["output_tokens"]) == ("cancelled", 18, 26)
 
 
-def test_a_bridged_call_of_litellm_counts_once(read):
-    """B071: /v1/responses is logged at both ends of the bridge; the next call's equal counts are another call."""
-    usage = {"prompt_tokens": 18, "completion_tokens": 26}
-    inside = litellm(usage, 18, 26, id="chatcmpl-1", litellm_call_id="c1")
-    outside = litellm(usage, 18, 26, id="resp_1", litellm_call_id="c1", call_type="aresponses")
-    another = litellm(usage, 18, 26, id="resp_2", litellm_call_id="c2", call_type="aresponses")
-    result = read(lines(inside, outside, another))
-    assert result.rows["request_id"].to_list() == ["chatcmpl-1", "resp_2"]
-    assert result.other_lines == 1
-
-
 def test_nesting_that_no_parser_follows_refuses_one_record(read):
     """Python's JSON gives up on what DuckDB still reads."""
     deep = '{"a":' * 3000 + "1" + "}" * 3000

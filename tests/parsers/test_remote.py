@@ -430,6 +430,27 @@ def drip(handler):
         return
 
 
+def drip_head(handler):
+    try:
+        for _ in range(200):
+            handler.wfile.write(b"H")
+            handler.wfile.flush()
+            time.sleep(0.05)
+    except OSError:
+        return
+
+
+def test_a_server_whose_head_drips_is_given_up(tmp_path, monkeypatch):
+    """No single read times out, and 64 KB of a line came at a byte a second."""
+    assert web.ANSWER_S == 240
+    monkeypatch.setattr(web, "ANSWER_S", 0.3)
+    with (
+        answering(drip_head) as server,
+        pytest.raises(UnreadableSourceError, match=r"no answer within 0\.3 s"),
+    ):
+        find_sources([f"{server}/log"], Live(tmp_path))
+
+
 @pytest.mark.parametrize(
     ("bound", "value", "said"),
     [("TIMEOUT_S", 0.3, "less than 1,024 bytes a second"), ("MAX_DOWNLOAD_S", 0, "for more than 0 hours")],

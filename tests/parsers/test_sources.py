@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from parsers import archives, sources
+from parsers import packing as packings
 from parsers.archives import MAX_MEMBERS
 from parsers.errors import NothingToAuditError, UnreadableSourceError
 from parsers.live import Live
@@ -135,6 +136,53 @@ def test_members_of_archives_are_streams_and_never_files(tmp_path, kind):
     assert not Path("/absolute.log").exists()
 
 
+def test_archives_in_archives_are_read_and_no_member_beside_them_is_lost(tmp_path):
+    """A zip at the end of a tar made the whole a zip, for its table of contents is looked for at the end."""
+    inner = {kind: pack([("log", kind.encode())]) for kind, pack in ARCHIVES.items()}
+    deep = tar([("x.zip", zipped([("y.tar.gz", tar([("z.log.gz", gzip.compress(b"deep"))], "gz"))]))])
+    beside = [("a.log", b"first"), *inner.items(), ("deep", deep), ("last.zip", zipped([("log", b"last")]))]
+    expected = {"a.log": b"first", "last.zip!log": b"last", "deep!x.zip!y.tar.gz!z.log.gz": b"deep"}
+    expected |= {f"{kind}!log": kind.encode() for kind in ARCHIVES}
+    for kind, pack in ARCHIVES.items():
+        path = tmp_path / f"bundle.{kind}"
+        path.write_bytes(pack(beside))
+        found = {source.name.split("!", 1)[1]: source for source in find_sources([path])}
+        assert {name: content(source, tmp_path / "w")[0] for name, source in found.items()} == expected
+
+
+def test_archives_in_archives_are_unpacked_once_and_bounded(tmp_path, monkeypatch):
+    parts = [(f"{n}.zip", zipped([(f"m{m}", b"%d %d" % (n, m)) for m in range(5)])) for n in range(5)]
+    (tmp_path / "logs.tar.gz").write_bytes(tar(parts, "gz"))
+    unpacked = []
+    real = archives._decompressed
+    monkeypatch.setattr(
+        archives, "_decompressed", lambda at, within: unpacked.append(within) or real(at, within)
+    )
+    found = find_sources([tmp_path / "logs.tar.gz"])
+    assert [read_head(source).data for source in found] == [
+        b"%d %d" % (n, m) for n in range(5) for m in range(5)
+    ]
+    assert len(unpacked) == 1 + 2 * len(parts)
+    nested = zipped([("log", b"x\n")])
+    for _ in range(archives.MAX_NESTING):
+        nested = zipped([("in.zip", nested)])
+    (tmp_path / "deep.zip").write_bytes(nested)
+    assert "more than 4 archives" in only(tmp_path / "deep.zip").problem
+    monkeypatch.setattr(archives, "MAX_MEMBERS", 24)
+    (refused,) = find_sources([tmp_path / "logs.tar.gz"])
+    assert "members: unpack it" in refused.problem
+
+
+def test_what_is_packed_more_than_once_is_read_and_an_office_file_is_named(tmp_path):
+    for pack in PACKED.values():
+        (tmp_path / "a").write_bytes(gzip.compress(gzip.compress(pack(DATA))))
+        assert content(only(tmp_path / "a"), tmp_path / "w")[0] == DATA
+    (tmp_path / "a").write_bytes(gzip.compress(zipped([("log", DATA)])))
+    assert content(only(tmp_path / "a"), tmp_path / "w")[0] == DATA
+    (tmp_path / "a").write_bytes(zipped([("[Content_Types].xml", b""), ("xl/workbook.xml", b"")]))
+    assert "save the sheet as CSV" in only(tmp_path / "a").problem
+
+
 def test_of_a_name_that_is_in_a_tar_twice_the_last_counts(tmp_path):
     path = tmp_path / "logs.tar"
     path.write_bytes(tar([("a", b"old\n"), ("b", b"b\n"), ("a", b"new\n")]))
@@ -149,7 +197,7 @@ def test_links_and_devices_in_a_tar_are_left_out(tmp_path):
             info.type, info.linkname = kind, "/etc/passwd"
             archive.addfile(info)
         archive.addfile(tarfile.TarInfo("real"))
-    assert [source.member for source in find_sources([path])] == ["real"]
+    assert [source.member.name for source in find_sources([path])] == ["real"]
 
 
 @pytest.mark.parametrize("packing", ["gz", "xz", "bz2", "zst"])
@@ -173,7 +221,7 @@ def test_a_cut_archive_gives_its_members_up_to_the_cut(tmp_path, kind):
     path = tmp_path / "logs"
     path.write_bytes(whole[: len(whole) * 5 // 8])
     found = find_sources([path])
-    assert [source.member for source in found] == [None, "m0", "m1", "m2"]
+    assert [source.member and source.member.name for source in found] == [None, "m0", "m1", "m2"]
     assert "cut off or damaged" in found[0].problem
     with pytest.raises(UnreadableSourceError, match="some members are missing"):
         read_head(found[0])
@@ -214,7 +262,7 @@ def test_members_of_a_packed_tar_are_unpacked_once_and_not_once_each(tmp_path, m
     path.write_bytes(tar([(f"m{n:03}", b"%d\n" % n) for n in range(200)], "xz"))
     unpacked = []
     real = archives._decompressed
-    monkeypatch.setattr(archives, "_decompressed", lambda at: unpacked.append(at) or real(at))
+    monkeypatch.setattr(archives, "_decompressed", lambda at, within: unpacked.append(at) or real(at, within))
     found = find_sources([path])
     assert [read_head(source).data for source in found] == [b"%d\n" % n for n in range(200)]
     assert content(found[7], tmp_path / "work")[0] == b"7\n"
@@ -354,8 +402,8 @@ def zeros(packing, size):
 @pytest.mark.parametrize("packing", ["gz", "bz2", "xz", "zst"])
 def test_a_bomb_is_refused_before_it_fills_the_disk(tmp_path, monkeypatch, packing):
     """More than it may become, and beyond what is free: told, with what to do."""
-    assert (archives.FREE_BYTES, archives.MOST_EXPANSION) == (1 << 30, 500)
-    monkeypatch.setattr(archives, "FREE_BYTES", 2 << 20)
+    assert (packings.FREE_BYTES, packings.MOST_EXPANSION) == (1 << 30, 500)
+    monkeypatch.setattr(packings, "FREE_BYTES", 2 << 20)
     path = tmp_path / "bomb"
     path.write_bytes(zeros(packing, 64 << 20))
     with pytest.raises(
@@ -369,7 +417,7 @@ def test_a_bomb_is_refused_before_it_fills_the_disk(tmp_path, monkeypatch, packi
 
 @pytest.mark.parametrize("kind", ["zip", "tar.gz", "tar.bz2"])
 def test_a_bomb_in_an_archive_is_refused_and_the_others_are_read(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(archives, "FREE_BYTES", 2 << 20)
+    monkeypatch.setattr(packings, "FREE_BYTES", 2 << 20)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "bomb").write_bytes(ARCHIVES[kind]([("a", bytes(32 << 20)), ("b", b"b\n")]))
     (tmp_path / "in" / "log").write_bytes(b"x\n")
@@ -380,7 +428,7 @@ def test_a_bomb_in_an_archive_is_refused_and_the_others_are_read(tmp_path, monke
 
 
 def test_a_packed_member_may_not_grow_out_of_proportion_either(tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "FREE_BYTES", 2 << 20)
+    monkeypatch.setattr(packings, "FREE_BYTES", 2 << 20)
     path = tmp_path / "logs.zip"
     path.write_bytes(zipped([("a.gz", zeros("gz", 24 << 20))]))
     with pytest.raises(UnreadableSourceError, match="more than 500 times its size"):
@@ -399,9 +447,9 @@ def test_tars_are_unpacked_beside_the_data_and_a_full_disk_is_not_blamed_on_them
     path = tmp_path / "logs.tar.gz"
     path.write_bytes(tar([("a", b"a\n")], "gz"))
     seen = []
-    real = archives.tempfile.TemporaryFile
+    real = packings.tempfile.TemporaryFile
     monkeypatch.setattr(
-        archives.tempfile, "TemporaryFile", lambda **given: seen.append(given["dir"]) or real(**given)
+        packings.tempfile, "TemporaryFile", lambda **given: seen.append(given["dir"]) or real(**given)
     )
     find_sources([path], Live(tmp_path / "home" / "work"))
     assert seen == [tmp_path / "home" / "work"]
@@ -409,7 +457,7 @@ def test_tars_are_unpacked_beside_the_data_and_a_full_disk_is_not_blamed_on_them
     def full(**_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(archives.tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(packings.tempfile, "TemporaryFile", full)
     path.write_bytes(tar([("b", b"other\n")], "gz"))
     with pytest.raises(OSError, match="No space left"):
         find_sources([path])
@@ -460,4 +508,4 @@ def test_a_hundred_gigabytes_of_zeros_are_refused_after_one(tmp_path):
             out.write(piece)
     with pytest.raises(UnreadableSourceError, match="more than 500 times its size"):
         content(only(path), tmp_path / "work")
-    assert sum(spool.stat().st_size for spool in (tmp_path / "work").iterdir()) <= (1 << 30) + archives.BLOCK
+    assert sum(spool.stat().st_size for spool in (tmp_path / "work").iterdir()) <= (1 << 30) + packings.BLOCK

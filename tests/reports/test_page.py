@@ -205,3 +205,16 @@ def test_thinning_keeps_the_highest_minute(week):
     assert thinned.height <= MAX_POINTS
     assert step == 11
     assert thinned["requests"].max() == minutes["requests"].max()
+
+
+def test_every_chart_is_valid_vega_lite(week, trace):
+    """The page is made without Altair's own check, which takes as long as all else of it."""
+    import altair as alt
+
+    for inputs in (week, trace):
+        document = audit_document(inputs)
+        outline = _Outline()
+        outline.feed(render(document, inputs, decision(document)))
+        assert outline.specs
+        for spec in outline.specs.values():
+            alt.Chart.from_dict(json.loads(spec), validate=True)

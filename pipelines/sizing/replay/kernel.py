@@ -213,7 +213,7 @@ def _plan(state, engine, terms, prefixes, replica):
 
 
 @compiled
-def _measure(state, engine, prefixes, power_w, replica):
+def _measure(state, engine, prefixes, replica):
     """Add a finished run to the replica's sums, and let its batch have grown."""
     here = state.replicas[replica]
     steps, lasted, before = here.run_steps, here.end - here.clock, here.used
@@ -221,8 +221,7 @@ def _measure(state, engine, prefixes, power_w, replica):
     here.used += grown_blocks(state, engine, replica, steps)
     evict_idle(prefixes, replica, engine.pool_blocks - here.used)
     here.busy_s += lasted
-    here.energy_j += lasted * power_w[running]
-    here.sequence_s += lasted * running
+    state.by_batch_s[replica, running] += lasted
     here.block_s += lasted * 0.5 * (before + here.used)
     here.most_blocks = max(here.most_blocks, here.used)
     here.steps += steps
@@ -235,9 +234,9 @@ def _measure(state, engine, prefixes, power_w, replica):
 
 
 @compiled
-def _commit(state, engine, terms, prefixes, power_w, replica):
+def _commit(state, engine, terms, prefixes, replica):
     """Carry out the run that ends now: sums, ends of calls, first tokens."""
-    _measure(state, engine, prefixes, power_w, replica)
+    _measure(state, engine, prefixes, replica)
     here = state.replicas[replica]
     keys, values = state.heap_key[replica], state.heap_value[replica]
     while here.heap_size > 0 and keys[0] <= here.step:
@@ -353,14 +352,13 @@ def _coming(state, engine):
 
 
 @compiled
-def run(engine, terms, prefixes, power_w, state):
+def run(engine, terms, prefixes, state):
     """Serve all calls.
 
     Args:
         engine: `Engine`.
         terms: `StepTerms` of steps up to `step_tokens + max_sequences` tokens.
         prefixes: `Prefixes` of the calls.
-        power_w: power of a replica by running sequences, 0 to `max_sequences`.
         state: fresh from `new_state`; its records tell what came of it.
 
     """
@@ -391,7 +389,7 @@ def run(engine, terms, prefixes, power_w, state):
             call, arrival = _coming(state, engine)
             continue
         if here.run_steps > 0:
-            _commit(state, engine, terms, prefixes, power_w, replica)
+            _commit(state, engine, terms, prefixes, replica)
             # In a closed loop an end may bring an arrival at this very moment, which the next step is to see.
             call, arrival = _coming(state, engine)
             if arrival <= now:

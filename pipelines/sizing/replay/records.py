@@ -56,8 +56,8 @@ CALL = _record(
 """One call. Records keep side by side in memory what is needed together."""
 
 REPLICA = _record(
-    # The run of like steps in progress, and sums over steps (power, running sequences and KV blocks by time).
-    f8="clock end compute compute_slope memory memory_slope overhead busy_s energy_j sequence_s block_s",
+    # The run of like steps in progress; sums over steps (KV blocks in use by time).
+    f8="clock end compute compute_slope memory memory_slope overhead busy_s block_s",
     # The run, the batch, its queue of prompts; then sums.
     i8=(
         "run_steps run_prompt run_prefilled step decoding prefilling load used read_full read_window "
@@ -90,6 +90,8 @@ class State(NamedTuple):
     """Heap of the calls to come in a closed loop."""
     pending: Array
     counters: Array
+    by_batch_s: Array
+    """By replica and running sequences: seconds of such steps."""
     in_system_s: Array
     """One number: integral over time of the calls that have arrived and not ended."""
 
@@ -120,5 +122,6 @@ def new_state(engine: Engine, calls: Array) -> State:
         pending_s=np.zeros(engine.clients + 1),
         pending=np.zeros(engine.clients + 1, np.int64),
         counters=np.zeros(5, np.int64),
+        by_batch_s=np.zeros((engine.replicas, engine.max_sequences + 1)),
         in_system_s=np.zeros(1),
     )

@@ -122,14 +122,13 @@ def simulate(workload: Workload, setup: Setup) -> Outcome:
     terms = step_terms(setup.replica, engine.step_tokens + engine.max_sequences)
     watts = _power_w(setup.replica, engine.max_sequences, _mean_context(workload))
     state = new_state(engine, _calls(workload, setup))
-    unmetered = np.zeros(engine.max_sequences + 1)
-    run(engine, terms, _prefix_books(workload, engine), unmetered if watts is None else watts, state)
+    run(engine, terms, _prefix_books(workload, engine), state)
     calls, replicas = state.calls, state.replicas
     machines = Machines(
         busy_s=replicas["busy_s"],
-        busy_j=None if watts is None else replicas["energy_j"],
-        idle_w=None if watts is None else _idle_w(setup.replica),
-        sequence_s=replicas["sequence_s"],
+        busy_j=None if watts is None else state.by_batch_s @ watts,
+        idle_w=_idle_w(setup.replica),
+        sequence_s=state.by_batch_s @ np.arange(engine.max_sequences + 1.0),
         block_s=replicas["block_s"],
         most_blocks=replicas["most_blocks"],
         pool_blocks=engine.pool_blocks,

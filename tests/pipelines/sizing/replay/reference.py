@@ -66,6 +66,7 @@ class Replica:
         self.step: tuple[float, list[tuple[Call, int]]] | None = None  # end, what it does
         self.steps = 0
         self.busy = 0.0
+        self.running_s = 0.0
         self.prompt_tokens = self.output_tokens = self.preemptions = self.most_blocks = 0
 
     # KV blocks
@@ -168,6 +169,7 @@ class Replica:
         self.most_blocks = max(self.most_blocks, self.used)
         self.evict()
         self.busy += lasts
+        self.running_s += lasts * len(self.running)
         self.step = (now + lasts, [*((call, 0) for call in decoding), *chunks])
 
     def seconds(self, contexts: list[int], chunks: list[tuple[int, int]]) -> float:

@@ -48,13 +48,14 @@ def cases(draw):
     work = lengths(inputs, outputs, np.cumsum(gaps), cached, classes)
     if draw(st.booleans()):
         work = with_blocks(work, draw(st.lists(st.integers(0, 3), min_size=count, max_size=count)))
+    replicas = draw(st.integers(1, 3))
     if draw(st.booleans()):
-        # Equal pauses would have arrivals meet boundaries to the last bit, which is chance then.
+        # Equal pauses, and several replicas without any, have arrivals meet boundaries to the last bit: chance.
         pauses = 0.05 + 0.1 * np.modf(np.arange(1, count + 1) * np.sqrt(2))[0]
-        work = work.in_closed_loop(draw(st.integers(1, 5)), pauses * draw(st.sampled_from([0, 1])))
+        work = work.in_closed_loop(draw(st.integers(1, 5)), pauses * (replicas > 1 or draw(st.booleans())))
     setup = Setup(
         replica_of(draw(st.sampled_from(MODELS))),
-        replicas=draw(st.integers(1, 3)),
+        replicas=replicas,
         routing=draw(st.sampled_from(ROUTINGS)),
         max_sequences=draw(st.integers(1, 6)),
         step_tokens=draw(st.sampled_from([6, 32, 100])),
@@ -128,5 +129,6 @@ def test_skipping_steps_changes_nothing(case):
     assert told.hit_tokens.tolist() == [max(call.hit, 0) for call in calls]
     (machines,) = told.machines
     np.testing.assert_allclose(machines.busy_s, [one.busy for one in replicas], rtol=1e-9)
+    np.testing.assert_allclose(machines.sequence_s, [one.running_s for one in replicas], rtol=1e-9)
     for name in ("steps", "prompt_tokens", "output_tokens", "preemptions", "most_blocks"):
         assert getattr(machines, name).tolist() == [getattr(one, name) for one in replicas], name
