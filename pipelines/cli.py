@@ -26,7 +26,7 @@ from datetime import datetime
 from decimal import Decimal
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, cast
 
 import typer
 from rich.console import Console
@@ -217,8 +217,11 @@ def _line(text: str) -> str:
     """Text of an error as one printable line: names in it may come from hostile files, and an address hold a password."""
     from parsers.credentials import redacted
 
-    shown = redacted(" ".join(text.split()), lambda _: "...")
-    return "".join(c if c.isprintable() else " " for c in shown)
+    return _printable(redacted(" ".join(text.split()), lambda _: "..."))
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def _version(asked: bool) -> None:
@@ -390,6 +393,123 @@ def _plain(value: Any) -> Any:
 
 @app.command()
 @_one_line_errors()
+def replay(
+    trace: Annotated[
+        list[str],
+        typer.Argument(
+            help="Logs as for audit, or the data folder of an audit.",
+            show_default=False,
+        ),
+    ],
+    fleet: Annotated[
+        Path | None, typer.Option(help="fleet.toml: each pool gets the calls of its models.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Instead of a fleet: the architecture of all calls.")
+    ] = None,
+    gpu: Annotated[str | None, typer.Option(help="The accelerator.")] = None,
+    tp: Annotated[int, typer.Option(min=1, help="Accelerators per replica.")] = 1,
+    replicas: Annotated[int, typer.Option(min=1, help="Replicas.")] = 1,
+    precision: Annotated[
+        Literal["fp16", "bf16", "fp8", "int8", "int4"] | None,
+        typer.Option(help="Precision of the weights; default: as published."),
+    ] = None,
+    routing: Annotated[
+        Literal["round_robin", "least_loaded", "prefix_aware"],
+        typer.Option(help="How calls find a replica."),
+    ] = "least_loaded",
+    concurrency: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Closed loop: so many clients, each with one call at a time, instead of the log's times.",
+        ),
+    ] = None,
+    pause_s: Annotated[
+        float, typer.Option(min=0, help="Closed loop: pause of a client between two calls.")
+    ] = 0.0,
+    window: Annotated[
+        str | None, typer.Option(help="START..END, UTC: ISO dates, both included, or instants.")
+    ] = None,
+    warm_up_s: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Seconds replayed and not measured: before the window (default 300), else at the start (0).",
+        ),
+    ] = None,
+    slo_ttft_ms: Annotated[
+        float | None, typer.Option(min=0.001, help="TTFT that 95 % of the calls keep.")
+    ] = None,
+    slo_tpot_ms: Annotated[
+        float | None, typer.Option(min=0.001, help="TPOT that 95 % of the calls keep.")
+    ] = None,
+    max_sequences: Annotated[int | None, typer.Option(min=1, help="Most sequences of a batch.")] = None,
+    step_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="Token budget of a step; longer prompts are prefilled in chunks."),
+    ] = None,
+    prefix_cache: Annotated[
+        Literal["blocks", "logged", "none"] | None,
+        typer.Option(
+            help="Prefix hits: simulated from prefix blocks, as logged, or none; default: the first known."
+        ),
+    ] = None,
+    prefill_replicas: Annotated[
+        int, typer.Option(min=0, help="So many of the replicas do prefill only, the others decode only.")
+    ] = 0,
+    link_gbs: Annotated[
+        float, typer.Option(min=0.001, help="GB/s at which a KV cache goes from prefill to decode.")
+    ] = 50.0,
+    out: Annotated[Path | None, typer.Option(help="Folder to write replay.json into.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")] = False,
+    format_name: FormatOption = None,
+    mapping: MappingOption = None,
+    timezone: TimezoneOption = None,
+    year: YearOption = None,
+    settings: SetOption = None,
+) -> None:
+    """Replay logged calls on simulated engines: TTFT, TPOT, goodput, utilisation, KV use and energy."""
+    from pipelines.fleet import Fleet, Slo, load_fleet
+    from pipelines.site import parse_window
+    from pipelines.sizing.replay import command
+
+    if fleet and (model or gpu):
+        raise SiteConfigError("both say what to replay on", where="--fleet and --model", remedy="Give one.")
+    pools = () if fleet else (command.pool_of_flags(model, gpu, tp, replicas, precision),)
+    given = load_fleet(fleet) if fleet else Fleet(pools=pools)
+    options = command.Options(
+        routing=routing,
+        clients=concurrency,
+        pause_s=pause_s,
+        warm_up_s=warm_up_s,
+        max_sequences=max_sequences,
+        step_tokens=step_tokens,
+        prefix_source=prefix_cache,
+        prefill_replicas=prefill_replicas,
+        link_gbs=link_gbs,
+    )
+    slo = Slo(
+        ttft_p95_ms=slo_ttft_ms or given.slo.ttft_p95_ms, tpot_p95_ms=slo_tpot_ms or given.slo.tpot_p95_ms
+    )
+    within = parse_window(window) if window else None
+    reading = _reading(format_name, mapping, _options(timezone, year, settings))
+    with tempfile.TemporaryDirectory(prefix="tokenworks-") as folder, _stderr.status("replaying"):
+        requests = command.requests_of(trace, reading, within, options.lead_s, Path(folder))
+        told = command.replay_fleet(requests, given, slo, options, within)
+    text = json.dumps({"replays": told}, allow_nan=False, indent=1)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "replay.json").write_text(text + "\n", encoding="utf-8")
+    if as_json:
+        typer.echo(text)
+        return
+    for line in (line for one in told for line in command.told_lines(one)):
+        typer.echo(_printable(line))
+
+
+@app.command()
+@_one_line_errors()
 def formats() -> None:
     """List what can be read, and how each format is recognised."""
     from rich.table import Table
@@ -457,3 +577,70 @@ def synth(
     with _stderr.status("writing the example week"):
         write_week(out, days=days, requests=requests, seed=seed, waste=kinds)
     typer.echo(f"wrote {out}; the planted truth is in {out / 'truth.json'}")
+
+
+@app.command()
+@_one_line_errors()
+def predict(
+    model: Annotated[
+        str | None, typer.Option(help="Model, as in the catalogue, a log or a checkpoint.")
+    ] = None,
+    gpu: Annotated[str | None, typer.Option(help="Accelerator, e.g. H100, b200_sxm.")] = None,
+    tp: Annotated[int, typer.Option(min=1, help="Tensor parallelism: accelerators per group.")] = 1,
+    pp: Annotated[int, typer.Option(min=1, help="Pipeline stages.")] = 1,
+    attention_dp: Annotated[int, typer.Option(min=1, help="Groups that attention is replicated over.")] = 1,
+    precision: Annotated[
+        str | None,
+        typer.Option(help="bf16, fp8, fp4, int8, int4 ...; default: that of the published weights."),
+    ] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="vllm, sglang or trtllm; default: what is common to them.")
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", "--batch", min=1, help="Sequences in flight per replica.")
+    ] = None,
+    isl: Annotated[int | None, typer.Option(min=1, help="Input tokens per call.")] = None,
+    osl: Annotated[int | None, typer.Option(min=1, help="Output tokens per call.")] = None,
+    model_config: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]FILE", help="config.json of a model that the catalogue lacks. Repeatable."
+        ),
+    ] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option("--csv", help="Table of points: columns of latency_points or energy_points."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="With --csv: the same rows with predictions beside.")
+    ] = None,
+) -> None:
+    """Predict TPOT, TTFT, throughput and power of one serving point, or of each row of a table.
+
+    Intervals hold 80 % of measured points of models that the fit had not seen (docs/decisions/0010).
+    """
+    from pipelines.sizing.predict_files import architectures, predict_csv, predict_point
+
+    extra = architectures(model_config or [], model)
+    if csv is not None:
+        if out is None:
+            raise SiteConfigError(
+                "no --out is given", where="--csv", remedy="Say where the table goes: --out OUT.csv."
+            )
+        rows, predicted = predict_csv(csv, out, extra)
+        _say(f"{predicted:,} of {rows:,} rows predicted: {escape(_line(str(out)))}")
+        return
+    point = {
+        "model": model,
+        "gpu": gpu,
+        "tp": tp,
+        "pp": pp,
+        "attention_dp_size": attention_dp,
+        "precision": precision,
+        "engine": engine,
+        "concurrency": concurrency,
+        "isl": isl,
+        "osl": osl,
+    }
+    for line in predict_point(point, extra):
+        typer.echo(_line(line))

@@ -12,7 +12,7 @@ import sys
 from enum import Enum
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from parsers.records import FACT_TABLES, REQUESTS, USAGE_BUCKETS, Column, Table
 from parsers.registry import all_formats
@@ -200,7 +200,6 @@ def _parameter(name: str, hint: Any, default: Any) -> tuple[str, str, str, str]:
 
     annotated, *details = get_args(hint)
     info = next(detail for detail in details if isinstance(detail, ArgumentInfo | OptionInfo))
-    types = [part for part in (get_args(annotated) or (annotated,)) if part is not NoneType]
     is_list = str(annotated).startswith("list")
     if isinstance(info, ArgumentInfo):
         shown = name.upper() + ("..." if is_list else "")
@@ -213,10 +212,20 @@ def _parameter(name: str, hint: Any, default: Any) -> tuple[str, str, str, str]:
     stated = "required" if is_required else "" if default in {None, False} else f"`{_plain(default)}`"
     return (
         f"`{shown}`",
-        info.metavar or {"str": "text"}.get(types[0].__name__, types[0].__name__.lower()),
+        info.metavar or _kind(annotated),
         stated,
         info.help or "",
     )
+
+
+def _kind(annotated: Any) -> str:
+    """Say what values an option takes: a kind, or the words to choose from."""
+    parts = [part for part in get_args(annotated) if part is not NoneType]
+    if get_origin(annotated) is Literal:
+        return ", ".join(f"`{part}`" for part in parts)
+    if parts:
+        return _kind(parts[0])
+    return "text" if annotated is str else str(annotated.__name__).lower()
 
 
 def _plain(value: Any) -> str:

@@ -22,15 +22,17 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args
 
-Precision = Literal["fp16", "bf16", "fp8", "int8", "int4"]
+Precision = Literal["fp16", "bf16", "fp8", "int8", "fp4", "int4"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
-BITS: Mapping[Precision, int] = MappingProxyType({"fp16": 16, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4})
-# int4: 4 bits plus one scale of 8 bits per 16 weights (NVFP4), also within the range of AWQ and GPTQ in
-# groups of 128. fp8: one fp32 scale per 128 x 128 block adds 0.02 %, which is below the error of the
+BITS: Mapping[Precision, int] = MappingProxyType(
+    {"fp16": 16, "bf16": 16, "fp8": 8, "int8": 8, "fp4": 4, "int4": 4}
+)
+# fp4, int4: 4 bits plus one scale of 8 bits per 16 weights (NVFP4), also within the range of MXFP4, AWQ and
+# GPTQ. fp8: one fp32 scale per 128 x 128 block adds 0.02 %, which is below the error of the
 # parameter count.
 BYTES_PER_PARAMETER: Mapping[Precision, float] = MappingProxyType(
-    {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5625}
+    {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5625, "int4": 0.5625}
 )
 KV_BYTES = 2
 """Bytes per element of the KV cache: engines keep it at 16 bits unless told otherwise."""
@@ -47,6 +49,7 @@ class Accelerator:
     name: str
     aliases: tuple[str, ...]
     vendor: str
+    architecture: str
     kind: Literal["sxm", "oam", "rack", "pcie", "consumer", "edge", "cpu"]
     memory_gb: float
     memory_usable_mib: float | None
@@ -90,7 +93,8 @@ class Accelerator:
     def peak_flops(self, precision: Precision) -> float | None:
         """Dense peak in FLOP/s for matrix products at `precision`; None if it is not supported or not known.
 
-        int4 means weights of 4 bits with activations of 16 bits, so the product runs at the 16-bit rate.
+        fp4 needs units for 4-bit floats; int4 means weights of 4 bits with activations of 16 bits, so the
+        product runs at the 16-bit rate.
         """
         half = self.bf16_tflops_dense if self.bf16_tflops_dense is not None else self.fp16_tflops_dense
         tera = {
@@ -98,9 +102,17 @@ class Accelerator:
             "bf16": self.bf16_tflops_dense,
             "fp8": self.fp8_tflops_dense,
             "int8": self.int8_tops_dense,
+            "fp4": self.fp4_tflops_dense,
             "int4": half,
         }[precision]
         return None if tera is None else tera * 1e12
+
+    @property
+    def matmul_ratio(self) -> float | None:
+        """What the largest 16-bit matrix products reach of the dense peak; None if it was not measured."""
+        if self.measured_bf16_matmul_tflops is None or self.bf16_tflops_dense is None:
+            return None
+        return self.measured_bf16_matmul_tflops / self.bf16_tflops_dense
 
     @property
     def capex_usd(self) -> float | None:
@@ -233,7 +245,9 @@ class Model:
     @property
     def native_precision(self) -> Precision:
         """Precision that the published weights have."""
-        if "fp4" in self.native_dtype or "int4" in self.native_dtype:
+        if "fp4" in self.native_dtype:
+            return "fp4"
+        if "int4" in self.native_dtype:
             return "int4"
         if self.native_dtype.startswith("fp8"):
             return "fp8"
@@ -338,8 +352,11 @@ def _parts(word: str) -> list[str]:
     return parts if "".join(parts) == word else [word]
 
 
+_VENDOR = re.compile(r"^(?:nvidia|amd|intel|huawei|apple)[\s\-_]+")
+
+
 def _accelerator_key(name: str) -> str:
-    return re.sub(r"[\s\-_]+", " ", name.casefold().strip())
+    return re.sub(r"[\s\-_]+", " ", _VENDOR.sub("", name.casefold().strip()))
 
 
 @cache

@@ -20,7 +20,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from warehouse.catalogue import BYTES_PER_PARAMETER, Model, Precision
+from warehouse.catalogue import BITS, BYTES_PER_PARAMETER, Model, Precision
 
 Array: TypeAlias = NDArray[np.float64]
 Counts: TypeAlias = float | Array
@@ -120,12 +120,39 @@ def expert_coverage(model: Model, tokens: Counts) -> Array:
     return 1 - miss ** np.asarray(tokens, dtype=np.float64)
 
 
-def streamed_weight_bytes(model: Model, precision: Precision, tokens: Counts) -> Array:
-    """Bytes of weights that one step over `tokens` tokens reads: all but untouched experts and input
-    embedding.
+def attention_weight_size(model: Model, precision: Precision) -> float:
+    """Bytes per parameter of the attention projections.
+
+    4-bit checkpoints of models with experts (NVFP4, MXFP4, Kimi's int4) quantise the experts and leave
+    attention at 16 bits.
+    """
+    if model.is_moe and BITS[precision] < BITS["fp8"]:
+        return BYTES_PER_PARAMETER["bf16"]
+    return BYTES_PER_PARAMETER[precision]
+
+
+def attention_weight_bytes(model: Model, precision: Precision) -> float:
+    """Bytes of the attention projections of all layers."""
+    return model.attention_params * model.layers * attention_weight_size(model, precision)
+
+
+def steady_weight_bytes(model: Model, precision: Precision) -> float:
+    """Bytes of weights beside attention and routed experts that every step reads.
 
     The output head stays at 16 bits: quantised checkpoints leave it so.
     """
-    size = BYTES_PER_PARAMETER[precision]
-    always = (model.always_read_params - model.embedding_params) * size + model.embedding_params * 2
-    return always + model.routed_params * size * expert_coverage(model, tokens)
+    rest = model.always_read_params - model.embedding_params - model.attention_params * model.layers
+    return rest * BYTES_PER_PARAMETER[precision] + model.embedding_params * BYTES_PER_PARAMETER["bf16"]
+
+
+def expert_weight_bytes(model: Model, precision: Precision) -> float:
+    """Bytes of all routed experts."""
+    return model.routed_params * BYTES_PER_PARAMETER[precision]
+
+
+def streamed_weight_bytes(model: Model, precision: Precision, tokens: Counts) -> Array:
+    """Bytes of weights that one step over `tokens` tokens reads: all but untouched experts and input
+    embedding.
+    """
+    always = attention_weight_bytes(model, precision) + steady_weight_bytes(model, precision)
+    return always + expert_weight_bytes(model, precision) * expert_coverage(model, tokens)

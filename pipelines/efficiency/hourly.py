@@ -26,6 +26,7 @@ from pipelines.efficiency.flops import (
 from pipelines.efficiency.spread import HOUR_US, over_hours, union
 from pipelines.fleet import Fleet, Pool
 from pipelines.sizing.power import curve_basis, mean_power_w
+from pipelines.sizing.roofline import Replica
 from warehouse.catalogue import Model
 from warehouse.tables import EFFICIENCY_HOURLY
 
@@ -47,6 +48,8 @@ class _Hours:
     without_end: int
     without_tokens: int
     cache_unknown: int
+    context_tokens: float
+    """Mean tokens before a token that is decoded."""
 
 
 def efficiency_hourly(
@@ -118,7 +121,14 @@ def _hours(
         without_end=calls["end_us"].null_count(),
         without_tokens=calls.filter(pl.col("input").is_null() | pl.col("output").is_null()).height,
         cache_unknown=int(calls["cache_unknown"].sum()),
+        context_tokens=_mean_context(calls),
     )
+
+
+def _mean_context(calls: pl.DataFrame) -> float:
+    """Mean input and half of the output of the calls that tell both; 0 where none does."""
+    mean = calls.select((pl.col("input") + pl.col("output") / 2).mean()).item()
+    return 0.0 if mean is None else float(mean)
 
 
 def _work(calls: pl.DataFrame, model: Model) -> dict[int, dict[str, float | None]]:
@@ -239,9 +249,16 @@ def _energy(
     # Fewer calls in flight than replicas leave some replicas idle.
     each = in_flight / pool.replicas
     working = min(busy / wall, 1.0) * min(each, 1.0)
-    watts = mean_power_w(pool.card, max(each, 1.0), working)
+    replica = Replica(pool.model, pool.card, pool.tensor_parallel, pool.precision)
+    # An unsupported precision has no step time to take the use of the units from.
+    watts = (
+        None
+        if replica.peak_flops is None
+        else mean_power_w(replica, max(each, 1.0), hours.context_tokens, working)
+    )
     if watts is None:
-        return None, None, None, f"power unknown: no samples, and no TDP of {pool.card.name} is known"
+        what = f"no samples, and no TDP or no peak at {pool.precision} of {pool.card.name} is known"
+        return None, None, None, f"power unknown: {what}"
     power = watts * pool.accelerators
     return power * wall, power, "modelled", curve_basis(pool.card)[0].lower() + curve_basis(pool.card)[1:]
 

@@ -14,6 +14,7 @@ from typing import Any
 from pipelines.fleet import Fleet
 from pipelines.sizing.choice import Candidate
 from pipelines.sizing.cost import energy_usd, monthly_usd, prices_of
+from pipelines.sizing.intervals import tpot_interval, ttft_interval
 from pipelines.sizing.load import SECONDS_PER_MONTH, DemandSummary
 from pipelines.sizing.moments import Observed
 from pipelines.sizing.power import mean_power_w, wall_power_kw
@@ -28,7 +29,7 @@ from pipelines.sizing.replicas import (
     performance,
     unconstrained,
 )
-from pipelines.sizing.roofline import Replica, tpot_interval, ttft_interval
+from pipelines.sizing.roofline import Replica
 from warehouse.catalogue import BITS, Accelerator, parameters
 
 HOST_POWER_FACTOR = 1.25
@@ -102,7 +103,7 @@ def candidate(sized: Sized, fleet: Fleet, serving: Serving, count: int, now: Now
     watts = None if now is None else now.measured_w
     is_measured = watts is not None
     if watts is None:
-        modelled = mean_power_w(accelerator, expected.mean_batch, expected.busy_ratio)
+        modelled = mean_power_w(replica, expected.mean_batch, load.context_mean, expected.busy_ratio)
         watts = None if modelled is None else modelled * count
     host = load.today.host_power_factor if load.today else HOST_POWER_FACTOR
     wall = None if watts is None else wall_power_kw(watts, host, fleet.site.pue)
@@ -114,7 +115,9 @@ def candidate(sized: Sized, fleet: Fleet, serving: Serving, count: int, now: Now
         verdict = _by_log(load, expected, now, count, fleet) or verdict
     reasons = [
         *verdict.reasons,
-        *performance_reasons(expected, load, fleet, able=able, is_observed=verdict.carried is not None),
+        *performance_reasons(
+            replica, expected, load, fleet, able=able, is_observed=verdict.carried is not None
+        ),
         power_reason(accelerator, is_measured=is_measured),
         *money_reasons(serving, count, accelerator, prices.owned),
     ]
@@ -157,15 +160,15 @@ class _Verdict:
 
 def _by_estimate(sized: Sized, expected: Performance, fleet: Fleet) -> _Verdict:
     if sized.each.output_per_s <= 0:
-        return _Verdict(False, _latency(expected))
+        return _Verdict(False, _latency(sized.replica, expected))
     if sized.load.peak_rate is None:
-        return _Verdict(None, _latency(expected))
+        return _Verdict(None, _latency(sized.replica, expected))
     meets = (
         expected.peak_utilisation <= MAX_UTILISATION
         and expected.tpot_ms_p95 <= fleet.slo.tpot_p95_ms
         and expected.ttft_ms_p95 <= fleet.slo.ttft_p95_ms
     )
-    return _Verdict(meets, _latency(expected))
+    return _Verdict(meets, _latency(sized.replica, expected))
 
 
 def _by_log(
@@ -222,11 +225,11 @@ def lowered(confidence: str, unknown_ratio: float) -> str:
     return {"high": "medium"}.get(confidence, "low")
 
 
-def _latency(expected: Performance) -> dict[str, float | None]:
+def _latency(replica: Replica, expected: Performance) -> dict[str, float | None]:
     """Estimates in ms; a queue that grows without end has no p95, which is null."""
     finite = expected.ttft_ms_p95 != float("inf")
     ttft_low, ttft_high = ttft_interval(expected.ttft_ms_p95)
-    tpot_low, tpot_high = tpot_interval(expected.tpot_ms_p95)
+    tpot_low, tpot_high = tpot_interval(replica, expected.tpot_ms_p95)
     return {
         "ttft_ms_p50": expected.ttft_ms_p50,
         "ttft_ms_p95": expected.ttft_ms_p95 if finite else None,

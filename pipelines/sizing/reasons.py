@@ -11,11 +11,12 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from pipelines.fleet import Fleet
+from pipelines.sizing.intervals import tpot_interval, ttft_interval
 from pipelines.sizing.load import DemandSummary
 from pipelines.sizing.moments import Observed
 from pipelines.sizing.power import curve_basis
 from pipelines.sizing.replicas import MAX_UTILISATION, Performance
-from pipelines.sizing.roofline import tpot_interval, ttft_interval
+from pipelines.sizing.roofline import Replica
 from warehouse.catalogue import Accelerator, parameters
 
 Serving = Literal["own", "cloud"]
@@ -58,11 +59,18 @@ def _ms(value: float) -> str:
 
 
 def performance_reasons(
-    expected: Performance, load: DemandSummary, fleet: Fleet, *, able: bool, is_observed: bool = False
+    replica: Replica,
+    expected: Performance,
+    load: DemandSummary,
+    fleet: Fleet,
+    *,
+    able: bool,
+    is_observed: bool = False,
 ) -> list[str]:
     """Say how an option stands against the SLO.
 
     Args:
+        replica: a replica of it.
         expected: its estimated performance.
         load: what it has to carry.
         fleet: the site file.
@@ -94,13 +102,13 @@ def performance_reasons(
         elif expected.replicas == 1:
             out.append("One replica: nothing carries the load while it is down")
     if not is_observed:
-        out += _interval_reasons(expected, fleet)
+        out += _interval_reasons(replica, expected, fleet)
     return out
 
 
-def _interval_reasons(expected: Performance, fleet: Fleet) -> list[str]:
+def _interval_reasons(replica: Replica, expected: Performance, fleet: Fleet) -> list[str]:
     out, slo = [], fleet.slo
-    if tpot_interval(expected.tpot_ms_p95)[1] > slo.tpot_p95_ms >= expected.tpot_ms_p95:
+    if tpot_interval(replica, expected.tpot_ms_p95)[1] > slo.tpot_p95_ms >= expected.tpot_ms_p95:
         out.append("The upper end of the TPOT interval breaks the SLO")
     if ttft_interval(expected.ttft_ms_p95)[1] > slo.ttft_p95_ms >= expected.ttft_ms_p95:
         out.append("The upper end of the TTFT range breaks the SLO; bursts decide it")

@@ -17,7 +17,7 @@ from pipelines.efficiency.flops import Array
 from pipelines.fleet import Site, Slo
 from pipelines.sizing.load import DemandSummary
 from pipelines.sizing.memory import max_sequences
-from pipelines.sizing.roofline import Replica, StepTime, chunk_tokens, prefill_s, step_time
+from pipelines.sizing.roofline import Replica, StepTime, chunk_tokens, prefill_s, steady_step, step_time
 from warehouse.catalogue import parameters
 
 MAX_UTILISATION = 0.85
@@ -79,8 +79,13 @@ def curve(replica: Replica, load: DemandSummary, prompt_ratio: float) -> Curve |
     most = max_sequences(replica.model, replica.memory, replica.tensor_parallel, sequence)
     most = min(most, parameters("step_time")["max_sequences"])
     batch = np.unique(np.round(np.geomspace(1, most, 96))).astype(np.float64)
-    step = step_time(
-        replica, batch, load.context_mean, batch * prompt_ratio, load.input_mean - load.uncached_mean
+    step = steady_step(
+        replica,
+        batch,
+        load.context_mean,
+        batch * prompt_ratio,
+        load.uncached_mean,
+        load.input_mean - load.uncached_mean,
     )
     # A larger batch never yields less: an engine need not fill it.
     return Curve(batch, step, np.maximum.accumulate(batch / step.total))

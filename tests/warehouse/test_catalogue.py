@@ -163,4 +163,4 @@ def test_the_closest_names_of_an_unknown_accelerator_are_told():
 
 def test_parameter_files_name_accelerators_of_the_catalogue():
     assert set(parameters("step_time")["measured_on"]) <= accelerators().keys()
-    assert set(parameters("power")["curves"]) <= accelerators().keys()
+    assert set(parameters("power")["measured_on"]) <= accelerators().keys()

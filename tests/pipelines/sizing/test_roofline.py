@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.efficiency.flops import kv_read_bytes, streamed_weight_bytes
+from pipelines.sizing.intervals import spreads, tpot_interval, ttft_interval
 from pipelines.sizing.memory import kv_copies, max_sequences, weight_bytes
 from pipelines.sizing.power import busy_power_w, idle_power_w, mean_power_w
-from pipelines.sizing.roofline import Replica, prefill_s, step_time, tpot_interval, ttft_interval
-from warehouse.catalogue import accelerators, find_model, match_accelerator, models
+from pipelines.sizing.roofline import Replica, prefill_s, steady_step, step_time
+from warehouse.catalogue import accelerators, match_accelerator, models
 
 H100 = accelerators()["H100 SXM5 80GB"]
 
@@ -70,39 +70,43 @@ def test_a_long_prompt_is_prefilled_in_chunks():
 
 
 def test_intervals_hold_their_estimate():
-    for low, high in (tpot_interval(30.0), ttft_interval(30.0)):
+    for low, high in (tpot_interval(replica(), 30.0), ttft_interval(30.0)):
         assert low <= 30 < high
 
 
+def test_an_interval_is_wider_where_nothing_was_measured():
+    known, unknown = (spreads(replica(card=card))["tpot"] for card in ("H100", "MI300X"))
+    assert unknown[0] < known[0] < 1 < known[1] < unknown[1]
+
+
+def test_chunks_of_prompts_are_not_hidden_behind_the_steps_between():
+    one = replica()
+    plain = float(step_time(one, 16.0, 2000.0).total)
+    mean = float(steady_step(one, 16.0, 2000.0, 64.0, 2000.0).total)
+    chunk = float(step_time(one, 16.0, 2000.0, 2000.0).total)
+    assert plain < mean < chunk
+    assert mean == pytest.approx(plain + (chunk - plain) * 64 / 2000, rel=0.02)
+
+
+def test_attention_data_parallelism_repeats_attention_and_divides_sequences():
+    grouped = Replica(models()["DeepSeek-V3"], match_accelerator("H200"), 8, "fp8")
+    apart = Replica(models()["DeepSeek-V3"], match_accelerator("H200"), 1, "fp8", attention_dp=8)
+    assert grouped.accelerators == apart.accelerators == 8
+    assert apart.memory.weight_bytes > grouped.memory.weight_bytes
+    # Latents are on every rank of a group, so groups of one hold eight times as many sequences.
+    assert apart.memory.kv_pool_bytes / kv_copies(apart.model, 1) > 6 * grouped.memory.kv_pool_bytes / 8
+    one, other = (step_time(each, 512.0, 4000.0) for each in (grouped, apart))
+    assert float(other.memory) < float(one.memory)
+
+
 def test_power_grows_with_the_batch_between_idle_and_tdp():
-    power = busy_power_w(H100, np.array([1.0, 8.0, 256.0, 4096.0]))
-    assert power is not None
-    assert power.tolist() == pytest.approx([700 * 0.46, 700 * (0.46 + 0.38 * 3 / 8), 700 * 0.84, 700 * 0.84])
-    assert mean_power_w(H100, 8, 0) == idle_power_w(H100) == pytest.approx(105)
+    power = busy_power_w(replica(), np.array([1.0, 8.0, 64.0, 256.0]), 1000.0)
+    assert (np.diff(power) > 0).all()
+    assert power.min() > idle_power_w(H100) == pytest.approx(105)
+    assert power.max() <= 700
+    assert mean_power_w(replica(), 8, 1000.0, 0) == idle_power_w(H100)
 
 
 def test_a_precision_that_is_not_supported_is_refused():
     with pytest.raises(ValueError, match="no known peak"):
         step_time(replica("Qwen3 8B", "A100", 1, "fp8"), 1, 100)
-
-
-def test_step_time_on_measured_chat_runs(shared):
-    """ML.ENERGY chat, H100 and B200: error of batch / output rate below that of every published baseline."""
-    points = pl.read_csv(shared / "facts" / "energy_points.csv", infer_schema_length=None)
-    errors, inside = [], []
-    for row in points.filter(pl.col("task") == "lm-arena-chat").iter_rows(named=True):
-        model = find_model(row["model"])
-        if model is None:
-            continue
-        precision = {"bfloat16": "bf16", "fp8": "fp8"}[row["precision"]]
-        one = Replica(model, match_accelerator(row["gpu"]), row["num_gpus"], precision)
-        batch, output, prompt = row["max_num_seqs"], row["avg_out_len"], 300
-        estimate = float(step_time(one, batch, prompt + output / 2, batch * prompt / output).total)
-        measured = batch / row["out_tok_s"]
-        errors.append(abs(estimate / measured - 1))
-        low, high = tpot_interval(estimate)
-        inside.append(low <= measured <= high)
-    assert len(errors) == 164
-    assert np.mean(errors) < 0.16
-    assert np.median(errors) < 0.12
-    assert np.mean(inside) >= 0.85
