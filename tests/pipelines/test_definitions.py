@@ -103,7 +103,9 @@ reads = []
 class Watched(type(os.environ)):
     def __getitem__(self, key):
         near = traceback.extract_stack()[-5:-1]
-        if any(frame.filename.startswith(ours) and ".venv" not in frame.filename for frame in near):
+        # `pipelines` sets what Polars' allocator reads, unless it is set: no setting of the pipeline.
+        mine = any(frame.filename.startswith(ours) and ".venv" not in frame.filename for frame in near)
+        if mine and key != "_RJEM_MALLOC_CONF":
             reads.append(key)
         return super().__getitem__(key)
 os.environ.__class__ = Watched

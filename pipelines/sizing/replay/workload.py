@@ -166,7 +166,7 @@ def _with_blocks(workload: Workload, known: pl.DataFrame) -> Workload:
     flat = hashes.explode(empty_as_null=False).cast(pl.UInt64).to_numpy()
     counts = known["prefix_token_counts"].fill_null([]).explode(empty_as_null=False).cast(pl.Int64).to_numpy()
     numbers, _ = number_blocks(flat, np.zeros(known.height, np.int32), offsets)
-    ends = bounded_counts(counts, offsets, workload.input_tokens)
+    ends = bounded_counts(counts, offsets, workload.input_tokens, np.empty(counts.size, np.int64))
     # A hash that stands twice in one prompt is no chain; the kernel counts a block of a call once.
     call = np.repeat(np.arange(known.height), np.diff(offsets))
     _, once = np.unique(np.stack([call, numbers]), axis=1, return_index=True)

@@ -12,7 +12,7 @@ from pipelines.fleet import Fleet, Pool
 from pipelines.sizing.freed_capacity import FREED, freed_capacity
 from pipelines.sizing.load import demand_summary
 from pipelines.sizing.replicas import MAX_UTILISATION, capacity, curve, planned_peak
-from pipelines.sizing.roofline import Replica, step_time
+from pipelines.sizing.roofline import Replica, steady_step
 from pipelines.sizing.waste_removed import Removed, without_waste
 from pipelines.waste.net_savings import SAVINGS
 from warehouse.tables import COVERAGE
@@ -97,7 +97,8 @@ def test_seconds_are_those_of_full_steps_with_and_without_the_tokens():
         each = capacity(replica, usual, part, FLEET.slo)
         steps = CALLS * OUTPUT / each.batch
         prompt, before = each.batch * part.prompt_ratio, part.input_mean - part.uncached_mean
-        step = float(step_time(replica, each.batch, part.context_mean, prompt, before).total)
+        mean = steady_step(replica, each.batch, part.context_mean, prompt, part.uncached_mean, before)
+        step = float(mean.total)
         needed.append(steps * step * 2)
     seconds, _ = freed(HALF_READ)["missed"]
     # The batch at the SLO lies between two of the curve's.
