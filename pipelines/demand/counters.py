@@ -66,7 +66,7 @@ def counter_demand(samples: pl.LazyFrame) -> CounterDemand:
         mine = pl.lit(value=True) if model is None else pl.col("model") == model
         for measure in (*COUNTERS, RUNNING):
             chosen = pl.col("measure") == measure
-            left = gaps.filter(mine & chosen)["amount"].sum() if measure != RUNNING else 0.0
+            left = 0.0 if measure == RUNNING else float(gaps.filter(mine & chosen)["amount"].sum())
             rows += [{"scope": scope, **row} for row in _peaks(measure, steps.filter(mine & chosen), left)]
     return CounterDemand(rows, _minutes(steps))
 
@@ -115,7 +115,7 @@ def _of_series(grown: pl.DataFrame, told: pl.DataFrame, measure: str, amount: pl
         )
         .with_columns(period_us=(pl.col("end_us") - pl.col("start_us")).median().over(SERIES))
         .select(_STEPS.names())
-        .cast(_STEPS)  # type: ignore[arg-type]
+        .cast(_STEPS)
     )
 
 
