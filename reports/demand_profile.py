@@ -14,6 +14,8 @@ from typing import Any
 from reports.audit_parts import plain
 from reports.json_values import instant_text
 
+DEMAND_PROFILE = "demand_profile"
+"""The asset that makes it, and the frame that is kept of it: one cell, its JSON."""
 EMPTY_PROFILE: Mapping[str, Any] = MappingProxyType(
     {
         "source": None,

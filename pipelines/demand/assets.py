@@ -5,12 +5,16 @@ Sweeps are compiled by numba, whose import takes seconds: so the modules that sw
 run.
 """
 
-import dagster as dg
+import json
 
-from parsers.records import REQUESTS
+import dagster as dg
+import polars as pl
+
+from parsers.records import ENGINE_SAMPLES, REQUESTS
 from pipelines.demand.spread import WORK_INTERVALS
 from pipelines.resources import LARGE, materialized, table_metadata
 from pipelines.site import Site
+from reports.demand_profile import DEMAND_PROFILE
 from warehouse.tables import COVERAGE, DEMAND_MINUTE, DEMAND_PEAKS, USAGE_DAILY, USAGE_HOURLY
 
 GROUP = "demand"
@@ -91,4 +95,26 @@ def demand_peaks(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
     return materialized(site.warehouse.write_mart(DEMAND_PEAKS, frame))
 
 
-ASSETS = (usage_daily, usage_hourly, coverage, work_intervals, demand_minute, demand_peaks)
+@dg.asset(
+    name=DEMAND_PROFILE,
+    group_name=GROUP,
+    deps=[REQUESTS.name, ENGINE_SAMPLES.name, work_intervals, coverage, demand_minute],
+    description="What the peaks do not tell: burstiness, lengths together, rhythm, tail and growth, unmet calls.",
+)
+def profile(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:
+    from pipelines.demand.profile import demand_profile
+
+    warehouse = site.warehouse
+    document = demand_profile(
+        warehouse.scan(REQUESTS),
+        warehouse.recall(WORK_INTERVALS),
+        warehouse.read(COVERAGE),
+        warehouse.read(DEMAND_MINUTE),
+        warehouse.scan(ENGINE_SAMPLES),
+        site.fleet.site.timezone,
+    )
+    warehouse.keep(DEMAND_PROFILE, pl.DataFrame({"json": [json.dumps(document, allow_nan=False)]}))
+    return dg.MaterializeResult[None]()
+
+
+ASSETS = (usage_daily, usage_hourly, coverage, work_intervals, demand_minute, demand_peaks, profile)

@@ -66,7 +66,7 @@ def counter_demand(samples: pl.LazyFrame) -> CounterDemand:
         mine = pl.lit(value=True) if model is None else pl.col("model") == model
         for measure in (*COUNTERS, RUNNING):
             chosen = pl.col("measure") == measure
-            left = float(gaps.filter(mine & chosen)["amount"].sum()) if measure != RUNNING else 0.0
+            left = 0.0 if measure == RUNNING else float(gaps.filter(mine & chosen)["amount"].sum())
             rows += [{"scope": scope, **row} for row in _peaks(measure, steps.filter(mine & chosen), left)]
     return CounterDemand(rows, _minutes(steps))
 

@@ -157,18 +157,15 @@ def cannot_show(minutes: pl.DataFrame, zone: str, *, has_calendar: bool) -> list
     if unseen:
         names = ", ".join(("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[day - 1] for day in unseen)
         out.append({"what": "every weekday", "why": f"no minute of {names} was seen"})
+    days_seen = "1 day was seen" if seen == 1 else f"{seen} days were seen"
     if seen < 2 * _DAYS_PER_WEEK:
-        why = (
-            f"{seen} days were seen: each weekday at most twice"
-            if seen > _DAYS_PER_WEEK
-            else (f"{seen} days were seen: each weekday at most once")
-        )
-        out.append({"what": "how weeks differ", "why": why})
+        most = "once" if seen <= _DAYS_PER_WEEK else "twice"
+        out.append({"what": "how weeks differ", "why": f"{days_seen}: each weekday at most {most}"})
     if not (days.dt.day() == days.dt.month_end().dt.day()).any():
         out.append({"what": "month end", "why": "no last day of a month was seen"})
     if not (days.dt.month().is_in([3, 6, 9, 12]) & (days == days.dt.month_end())).any():
         out.append({"what": "quarter end", "why": "no last day of a quarter was seen"})
     if seen < _DAYS_PER_YEAR:
-        out.append({"what": "seasons and holidays", "why": f"{seen} days are less than a year"})
+        out.append({"what": "seasons and holidays", "why": f"{days_seen}: less than a year"})
     out.append({"what": "launches", "why": "what new users and products will ask for is in no log"})
     return out

@@ -3,14 +3,14 @@
 import dagster as dg
 
 from parsers.records import ENGINE_SAMPLES, REQUESTS, USAGE_BUCKETS
-from pipelines.demand.spread import WORK_INTERVALS
 from pipelines.reporting.write import write_report
 from pipelines.site import Site
+from reports.demand_profile import DEMAND_PROFILE
 
 
 @dg.asset(
     group_name="report",
-    deps=["published_marts", WORK_INTERVALS, REQUESTS.name, ENGINE_SAMPLES.name, USAGE_BUCKETS.name],
+    deps=["published_marts", DEMAND_PROFILE, REQUESTS.name, ENGINE_SAMPLES.name, USAGE_BUCKETS.name],
     description="audit.html and audit.json.",
 )
 def audit_report(site: dg.ResourceParam[Site]) -> dg.MaterializeResult[None]:

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from parsers.records import ENGINE_SAMPLES, FILES, REQUESTS, USAGE_BUCKETS
 from pipelines.demand.shapes import lengths, session_growth
-from pipelines.demand.spread import WORK_INTERVALS
 from pipelines.demand.sums import counted_sums
 from pipelines.efficiency.engines import engine_totals
 from pipelines.ingest.duplicates import DroppedDoubles
 from reports.audit_json import AuditInputs, audit_document
 from reports.decision import Decision, decision
+from reports.demand_profile import DEMAND_PROFILE
 from reports.page import render
 from warehouse.store import replacing
-from warehouse.tables import COVERAGE, DEMAND_MINUTE, REPORTED
+from warehouse.tables import REPORTED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +57,7 @@ def write_report(site: Site) -> Report:
         window=warehouse.window,
         engines=engine_totals(warehouse.scan(ENGINE_SAMPLES)),
         sums=counted_sums(warehouse.scan(USAGE_BUCKETS)),
-        demand=_demand(site),
+        demand=json.loads(warehouse.recall(DEMAND_PROFILE)["json"].item()),
         lengths=lengths(warehouse.scan(REQUESTS)),
         session_growth=session_growth(warehouse.scan(REQUESTS)),
         **{table.name: warehouse.read(table) for table in REPORTED},
@@ -70,18 +70,3 @@ def write_report(site: Site) -> Report:
     with replacing(html) as path:
         path.write_text(render(document, inputs, decided), encoding="utf-8")
     return Report(html, machine, decided)
-
-
-def _demand(site: Site) -> dict[str, Any]:
-    # Numba, whose import takes seconds, is loaded when it runs.
-    from pipelines.demand.profile import demand_profile
-
-    warehouse = site.warehouse
-    return demand_profile(
-        warehouse.scan(REQUESTS),
-        warehouse.recall(WORK_INTERVALS),
-        warehouse.read(COVERAGE),
-        warehouse.read(DEMAND_MINUTE),
-        warehouse.scan(ENGINE_SAMPLES),
-        site.fleet.site.timezone,
-    )
