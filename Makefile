@@ -25,7 +25,7 @@ OUT := tokenworks-out
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv uv-path week test test-slow fuzz check bench accuracy docs ui lock clean
+.PHONY: help venv uv-path week test test-slow fuzz check bench fit accuracy docs ui lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,10 @@ check: $(SYNCED) ## check format, lint, types and import rules; change nothing
 
 bench: $(SYNCED) ## run the benchmarks; each prints ratios against its yardstick
 	@set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+
+# The matrices are small: threads of a library for large ones only wait for each other.
+fit: $(SYNCED) ## fit the models of speed and power to the measured points again
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pipelines.sizing.fit
 
 accuracy: $(SYNCED) ## compare predictions with measured points of models that the fit had not seen
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/accuracy.py

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.sizing.fit import TAILS, Measured, Predicted, leave_one_model_out, measured, measured_points
+from pipelines.sizing.fit import TAILS, Predicted, leave_one_model_out
 from pipelines.sizing.intervals import STRATA
+from pipelines.sizing.measured import Measured, measured, measured_points
 from pipelines.sizing.roofline import StepTime
 
 Rows = NDArray[np.bool_]
-COVERED = (0.75, 0.85)
 WORST = 8
 
 
