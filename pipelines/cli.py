@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -129,8 +130,21 @@ def _await_interrupt(ending: set[signal.Signals]) -> None:
     interrupt_main()
     signal.pthread_kill(cast("int", threading.main_thread().ident), _WAKING)
     signal.sigtimedwait(ending, _GRACE_S)
+    for folder in _brought:
+        shutil.rmtree(folder, ignore_errors=True)
     _say_stopped()
     os._exit(INTERRUPTED)
+
+
+_brought: list[Path] = []
+"""Folders of what came from pipes and servers: removed also where the grace is too short to end in good order."""
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="tokenworks-") as folder:
+        _brought.append(Path(folder))
+        yield Path(folder)
 
 
 @contextmanager
@@ -287,6 +301,7 @@ def audit(
             title=title or "",
             on_file=on_file,
         )
+        _brought.append(site.live_folder)
         from pipelines.audit import run_audit
 
         report = run_audit(site)
@@ -354,9 +369,9 @@ def parse(
 
     reading = _reading(format_name, mapping, _options(timezone, year, settings))
     lines = rows = rejects = other = unread = 0
-    with tempfile.TemporaryDirectory(prefix="tokenworks-") as folder:
-        warehouse = Warehouse(Path(folder))
-        sources = distinct(find_sources([file], Live(Path(folder) / "live")))
+    with _scratch() as folder:
+        warehouse = Warehouse(folder)
+        sources = distinct(find_sources([file], Live(folder / "live")))
         for landing in land_each(sources, warehouse, reading):
             if landing.problem:
                 unread += not landing.format
@@ -494,8 +509,8 @@ def replay(
     )
     within = parse_window(window) if window else None
     reading = _reading(format_name, mapping, _options(timezone, year, settings))
-    with tempfile.TemporaryDirectory(prefix="tokenworks-") as folder, _stderr.status("replaying"):
-        requests = command.requests_of(trace, reading, within, options.lead_s, Path(folder))
+    with _scratch() as folder, _stderr.status("replaying"):
+        requests = command.requests_of(trace, reading, within, options.lead_s, folder)
         told = command.replay_fleet(requests, given, slo, options, within)
     text = json.dumps({"replays": told}, allow_nan=False, indent=1)
     if out is not None:
@@ -536,8 +551,8 @@ def sniff(file: PathArgument) -> None:
     from parsers.live import Live, shown
     from parsers.sources import find_sources, read_head
 
-    with tempfile.TemporaryDirectory(prefix="tokenworks-") as folder:
-        sources = find_sources([file], Live(Path(folder)))
+    with _scratch() as folder:
+        sources = find_sources([file], Live(folder))
         unknown = 0
         for source in sources:
             try:

@@ -58,7 +58,7 @@ class Site:
             UnreadableSourceError: a path that was given does not exist, or a server does not answer.
 
         """
-        live = Live(self._live_folder, self.warehouse.window)
+        live = Live(self.live_folder, self.warehouse.window)
         found = [
             source
             for source in find_sources(self.sources, live)
@@ -72,7 +72,7 @@ class Site:
 
     def forget_brought(self) -> None:
         """Remove what servers and pipes gave, once it has landed: unlike what landed it may hold prompts."""
-        shutil.rmtree(self._live_folder, ignore_errors=True)
+        shutil.rmtree(self.live_folder, ignore_errors=True)
 
     @property
     def shown(self) -> str:
@@ -117,7 +117,8 @@ class Site:
             )
 
     @property
-    def _live_folder(self) -> Path:
+    def live_folder(self) -> Path:
+        """Where what servers and pipes give lies until it has landed."""
         return self.warehouse.home / f"{WORK_PREFIX}live"
 
     @property
