@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -41,6 +42,7 @@ from pipelines.waste.evidence import (
     with_session_evidence,
 )
 
+MICROSECONDS = 1_000_000
 BATCH_BLOCKS = 2_000_000
 """Blocks whose lists are in memory at once, about: more where very many calls arrive at the same instant."""
 FIRST_CALLS = 20_000
@@ -58,6 +60,9 @@ CALL_SCHEMA = pl.Schema(
     }
 )
 """One row per call with a hash chain: what the cache curve needs to know of it."""
+Uses: TypeAlias = tuple[
+    Array, int, Array, Array, Array, Array, Array, Array, Array, Array, Array, Array, Array
+]
 _KEY = ("provider", "model", "organization", "region")
 _NEEDED = ("evidence", *_KEY, "cache_scope", "input_tokens", "prompt_hash", *CHAIN)
 
@@ -194,6 +199,37 @@ def chained_frames(blocks: Blocks) -> tuple[pl.DataFrame, pl.DataFrame]:
     if not chained.all():
         flat = flat.filter(pl.Series(np.repeat(chained.to_numpy(), np.diff(blocks.offsets))))
     return calls.filter(chained).drop("evidence"), flat
+
+
+def uses_of_prefixes(exact: pl.DataFrame, blocks: Blocks) -> Uses:
+    """What `prefixes_seen` and `gaps_between_uses` take first: the blocks, and each call's times, counts and rule.
+
+    Args:
+        exact: `evidence.exact_calls`, in the order of `blocks`.
+        blocks: their blocks.
+
+    """
+    ready = exact["ready_us"].to_numpy(writable=True)
+    return (
+        blocks.numbers,
+        blocks.distinct,
+        blocks.offsets,
+        blocks.counts,
+        exact["input_tokens"].to_numpy(writable=True),
+        exact["started_us"].to_numpy(writable=True),
+        ready,
+        np.argsort(ready, kind="stable"),
+        exact["cache_read_tokens"].fill_null(-1).to_numpy(writable=True),
+        exact["cache_write_tokens"].fill_null(0).to_numpy(writable=True),
+        exact["minimum_tokens"].fill_null(-1).to_numpy(writable=True),
+        exact["step_tokens"].to_numpy(writable=True),
+        microseconds(exact["lifetime_s"]),
+    )
+
+
+def microseconds(seconds: pl.Series) -> Array:
+    """Whole seconds for a kernel; -1 for null."""
+    return (seconds * MICROSECONDS).fill_null(-1).to_numpy(writable=True)
 
 
 def _batches(requests: pl.LazyFrame, blocks: int) -> Generator[pl.LazyFrame, int, None]:

@@ -39,7 +39,7 @@ import numpy as np
 import polars as pl
 
 from parsers.records import MONEY
-from pipelines.waste.blocks import cache_codes
+from pipelines.waste.blocks import cache_codes, microseconds
 from pipelines.waste.cause_sentences import WHAT_TO_CHANGE
 from pipelines.waste.evidence import exact_calls
 from pipelines.waste.scopes import by_scope, known_sum
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from pipelines.waste.block_kernels import Array
     from pipelines.waste.blocks import Blocks
 
-MICROSECONDS = 1_000_000
 _PARTS = (
     *("read", "in_flight", "below_minimum", "step", "no_prefix_cache", "missed", "expired"),
     *("model_switch", "region_switch", "account_spread", "reads_unknown"),
@@ -190,7 +189,7 @@ def _split(exact: pl.DataFrame, blocks: Blocks) -> tuple[Array, Array, Array, tu
         exact["cache_read_tokens"].fill_null(-1).to_numpy(writable=True),
         exact["minimum_tokens"].fill_null(-1).to_numpy(writable=True),
         exact["step_tokens"].to_numpy(writable=True),
-        exact["lifetime_s"].fill_null(-1).to_numpy(writable=True) * MICROSECONDS,
+        microseconds(exact["lifetime_s"]),
         _codes(exact["model"]),
         _codes(exact["region"]),
     )

@@ -26,14 +26,13 @@ import numpy as np
 import polars as pl
 
 from parsers.records import MONEY
-from pipelines.waste.causes import MICROSECONDS
+from pipelines.waste.blocks import MICROSECONDS, microseconds, uses_of_prefixes
 from pipelines.waste.evidence import exact_calls
 from pipelines.waste.repetition import write_price
 from pipelines.waste.scopes import by_scope, known_sum
 from warehouse.reuse_tables import REUSE_GAPS
 
 if TYPE_CHECKING:
-    from pipelines.waste.block_kernels import Array
     from pipelines.waste.blocks import Blocks
 
 EDGES_S = (60, 300, 600, 1800, 3600, 7200, 21600, 86400)
@@ -107,22 +106,9 @@ def _histogram(exact: pl.DataFrame, blocks: Blocks, cells: int) -> tuple[pl.Data
     """Rows by cell and gap class; per call what a longer lifetime makes readable, and the part written again."""
     from pipelines.waste.cause_kernels import gaps_between_uses
 
-    ready = exact["ready_us"].to_numpy(writable=True)
     reuses, tokens, unread, extended, rewritten = gaps_between_uses(
-        blocks.numbers,
-        blocks.distinct,
-        blocks.offsets,
-        blocks.counts,
-        exact["input_tokens"].to_numpy(writable=True),
-        exact["started_us"].to_numpy(writable=True),
-        ready,
-        np.argsort(ready, kind="stable"),
-        exact["cache_read_tokens"].fill_null(-1).to_numpy(writable=True),
-        exact["cache_write_tokens"].fill_null(0).to_numpy(writable=True),
-        exact["minimum_tokens"].fill_null(-1).to_numpy(writable=True),
-        exact["step_tokens"].to_numpy(writable=True),
-        _microseconds(exact["lifetime_s"]),
-        _microseconds(exact["longer"]),
+        *uses_of_prefixes(exact, blocks),
+        microseconds(exact["longer"]),
         exact["cell"].to_numpy(writable=True),
         cells,
         np.asarray(EDGES_S, np.int64) * MICROSECONDS,
@@ -150,8 +136,8 @@ def _totals(exact: pl.DataFrame, blocks: Blocks, histogram: pl.DataFrame, cells:
         blocks.counts,
         exact["started_us"].to_numpy(writable=True),
         exact["covered"].to_numpy(writable=True),
-        _microseconds(exact["lifetime_s"]),
-        _microseconds(exact["longer"]),
+        microseconds(exact["lifetime_s"]),
+        microseconds(exact["longer"]),
         exact["cell"].to_numpy(writable=True),
         cells,
     )
@@ -162,11 +148,6 @@ def _totals(exact: pl.DataFrame, blocks: Blocks, histogram: pl.DataFrame, cells:
     pings = pl.DataFrame({"cell": np.arange(cells, dtype=np.uint32), "pinged": pinged})
     joined = of_calls.join(pings, on="cell").join(totals, on="cell", how="left")
     return joined.with_columns(pl.col("reuses", "tokens", "missed_tokens").fill_null(0))
-
-
-def _microseconds(seconds: pl.Series) -> Array:
-    """-1 for null."""
-    return (seconds * MICROSECONDS).fill_null(-1).to_numpy(writable=True)
 
 
 def _net(cells: pl.DataFrame) -> pl.DataFrame:

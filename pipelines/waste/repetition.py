@@ -30,7 +30,7 @@ import numpy as np
 import polars as pl
 
 from parsers.records import MONEY
-from pipelines.waste.blocks import Blocks, cache_codes, exact_blocks
+from pipelines.waste.blocks import MICROSECONDS, Blocks, cache_codes, exact_blocks, uses_of_prefixes
 from pipelines.waste.caching_rules import CachingRule, with_lifetime_in_use
 from pipelines.waste.evidence import EXACT, LEVELS, exact_calls
 from pipelines.waste.lookup import at_rows
@@ -38,7 +38,6 @@ from pipelines.waste.row_prices import with_unit_prices
 from pipelines.waste.scopes import by_scope, known_sum
 from warehouse.waste_tables import REPETITION
 
-_MICROSECONDS = 1_000_000
 _METERS = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output")
 _MEASURED = {
     "call": pl.UInt32,
@@ -155,23 +154,7 @@ def _measured(calls: pl.DataFrame, blocks: Blocks) -> pl.DataFrame:
         return pl.DataFrame(schema=_MEASURED)
     from pipelines.waste.block_kernels import prefixes_seen
 
-    ready = exact["ready_us"].to_numpy(writable=True)
-    lifetime = (pl.col("lifetime_s") * _MICROSECONDS).fill_null(-1)
-    hit_blocks, seen_tokens, reusable, unwritten = prefixes_seen(
-        blocks.numbers,
-        blocks.distinct,
-        blocks.offsets,
-        blocks.counts,
-        exact["input_tokens"].to_numpy(writable=True),
-        exact["started_us"].to_numpy(writable=True),
-        ready,
-        np.argsort(ready, kind="stable"),
-        exact["cache_read_tokens"].fill_null(-1).to_numpy(writable=True),
-        exact["cache_write_tokens"].fill_null(0).to_numpy(writable=True),
-        exact["minimum_tokens"].fill_null(-1).to_numpy(writable=True),
-        exact["step_tokens"].to_numpy(writable=True),
-        exact.select(lifetime).to_series().to_numpy(writable=True),
-    )
+    hit_blocks, seen_tokens, reusable, unwritten = prefixes_seen(*uses_of_prefixes(exact, blocks))
     measured = pl.DataFrame(
         [
             exact["call"],
@@ -249,7 +232,7 @@ def _session_upper_bounds(calls: pl.DataFrame) -> pl.DataFrame:
     # Without the output of the call before, all of the input may have been sent: the bound stays a bound.
     sent = pl.min_horizontal(tokens, before("input_tokens") + before("output_tokens").fill_null(tokens))
     age = pl.col("started_us") - before("started_us")
-    alive = pl.col("lifetime_s").is_null() | (age <= pl.col("lifetime_s") * _MICROSECONDS)
+    alive = pl.col("lifetime_s").is_null() | (age <= pl.col("lifetime_s") * MICROSECONDS)
     grew = tokens >= before("input_tokens")
     stepped = sent - sent % pl.col("step_tokens")
     reusable = (
